@@ -17,6 +17,7 @@ from components.train.backends.attempts import JobStore
 from components.train.supervision import health, lock
 from components.train.supervision.health import Patience, Vitals
 from pipelines.runs import read
+from tests.errors import user_error
 from trainer import options
 from trainer.job import done, identity, journal
 
@@ -138,5 +139,5 @@ def test_deep_json_is_refused():
     ],
 )
 def test_endless_yaml_is_refused(text, why):
-    with pytest.raises(UserError, match=why):
+    with user_error(why):
         documents.parse_yaml(text.encode())

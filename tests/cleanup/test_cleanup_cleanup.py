@@ -3,11 +3,11 @@ import os
 
 import pytest
 
-from common.errors import UserError
 from components.cleanup.__main__ import main
 from components.cleanup.cleanup import Leftover, delete, unneeded
 from pipelines.local.record import lock
 from tests.cleanup.conftest import files
+from tests.errors import user_error
 
 KEPT = {
     "run.json",
@@ -93,6 +93,6 @@ def test_nothing_outside_run_is_deleted(make_run, tmp_path):
     (run / "link").symlink_to(other)
     before = files(tmp_path)
     for path in (other / "tmp", run / "tmp" / "..", run, run / "link" / "tmp"):
-        with pytest.raises(UserError, match="nothing outside a run is deleted"):
+        with user_error("nothing outside a run is deleted"):
             delete(str(run), [Leftover(name=str(path), why="")])
     assert files(tmp_path) == before | {"runs/r1/cleanup.jsonl"}

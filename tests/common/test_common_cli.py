@@ -7,8 +7,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from common.cli import Flags, flag
-from common.errors import UserError
 from common.flags import at_least, share
+from tests.errors import user_error
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -54,10 +54,10 @@ def test_repeated_flag_adds_up():
 )
 def test_wrong_value_is_refused_everywhere(name, value):
     """A value that the command line refuses is refused from a program too."""
-    with pytest.raises(UserError, match=f"--{name}") as refused:
+    with user_error(f"--{name}") as refused:
         Options(output="x", **{name: value})
     assert str(value) in str(refused.value)
-    with pytest.raises(UserError, match=f"--{name}"):
+    with user_error(f"--{name}"):
         Options.parse(["--output=x", f"--{name}={value}"], "test")
 
 
@@ -70,7 +70,7 @@ def test_wrong_value_is_refused_everywhere(name, value):
     ],
 )
 def test_mistyped_flag_gets_suggestion(flag, hint):
-    with pytest.raises(UserError) as refused:
+    with user_error() as refused:
         Options.parse(["--output=x", flag], "test")
     message = str(refused.value)
     assert message.endswith(f"{hint} (see test --help)") and message.count("mean") == bool(hint)

@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from common.errors import UserError
 from common.manifest import Manifest
+from tests.errors import user_error
 from trainer import options
 from trainer.cluster.member import Member
 from trainer.cluster.shutdown import Stop
@@ -105,5 +105,5 @@ def test_epochs_are_passes_over_split(learn, digits, job_dir):
     ],
 )
 def test_impossible_training_is_refused(learn, flags, message):
-    with pytest.raises(UserError, match=message):
+    with user_error(message):
         learn(CNN + flags)

@@ -1,10 +1,8 @@
 import subprocess
 import threading
 
-import pytest
-
 from common import lifeline
-from common.errors import UserError
+from tests.errors import user_error
 
 
 def test_death_is_noticed_once():
@@ -24,5 +22,5 @@ def test_owner_pid_from_environment():
     for environ, pid in (({}, None), ({"PIPELINE_OWNER_PID": "42"}, 42)):
         assert lifeline.owner_pid(environ) == pid
     for text in ("me", "-1"):
-        with pytest.raises(UserError, match="PIPELINE_OWNER_PID"):
+        with user_error("PIPELINE_OWNER_PID"):
             lifeline.owner_pid({"PIPELINE_OWNER_PID": text})

@@ -3,8 +3,8 @@ import json
 
 import pytest
 
-from common.errors import UserError
 from common.manifest import FILE, REGRESSION, Manifest
+from tests.errors import user_error
 
 
 def test_manifest_is_loaded_as_saved(digits, table, tmp_path):
@@ -40,18 +40,18 @@ def test_edited_manifest_is_refused(table, tmp_path, change, message):
     raw = json.loads(table.dump())
     change(raw)
     (tmp_path / FILE).write_text(json.dumps(raw))
-    with pytest.raises(UserError, match=message):
+    with user_error(message):
         Manifest.load(tmp_path)
 
 
 def test_unfinished_conversion_is_refused(tmp_path):
-    with pytest.raises(UserError, match=r"no manifest.json.*components.convert"):
+    with user_error(r"no manifest.json.*components.convert"):
         Manifest.load(tmp_path)
 
 
 def test_missing_part_is_named(digits):
     manifest = Manifest.load(digits)
-    with pytest.raises(UserError, match=r"no feature 'pixel'.*image, label"):
+    with user_error(r"no feature 'pixel'.*image, label"):
         manifest.feature("pixel")
-    with pytest.raises(UserError, match=r"split 'tset'.*test, train, validation"):
+    with user_error(r"split 'tset'.*test, train, validation"):
         manifest.split("tset")

@@ -11,12 +11,12 @@ from collections.abc import Callable
 import pytest
 import yaml
 
-from common.errors import UserError
 from components.train.__main__ import BACKENDS
 from components.train.backends.backend import Backend, Job
 from components.train.backends.program import Program
 from components.train.cluster.cluster_file import Cluster, Pool
 from components.train.supervision.output import Output
+from tests.errors import user_error
 from tests.train.train_clients import Clients
 from tests.train.train_vertex import IMAGE, trainings
 
@@ -91,7 +91,7 @@ def test_job_is_done_and_shown(bench):
     # Kubernetes removes replicas that still run when the chief is done, and their logs with them.
     removed = {"worker/0"} if bench.backend.name == "kubernetes" else set()
     assert replicas | removed == {"chief/0", "worker/0"}
-    with pytest.raises(UserError, match="nothing is running here; the last that did is done"):
+    with user_error("nothing is running here; the last that did is done"):
         bench.backend.cancel(bench.job_dir)
 
 
@@ -105,5 +105,5 @@ def test_mistake_is_not_tried_again(bench, capfd):
 def test_directory_without_job_is_refused(bench):
     backend = bench.backend
     for call in (backend.status, backend.cancel, lambda path: list(backend.logs(path))):
-        with pytest.raises(UserError, match="no job ran here"):
+        with user_error("no job ran here"):
             call(bench.job_dir)

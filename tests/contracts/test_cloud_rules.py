@@ -30,6 +30,7 @@ from tests.cloud import rules
 from tests.cloud.conftest import IMAGE
 from tests.cloud.front import Request
 from tests.cloud.vertex import Vertex
+from tests.errors import user_error
 from tests.root import ROOT
 
 CLUSTERS = sorted((ROOT / "clusters").glob("vertex-*.yaml"))
@@ -484,7 +485,7 @@ def test_machines_are_those_of_product():
     offered, ours = machines(rules.MACHINES["training"]), machines(GPUS)
     assert not ours - offered
     for machine in {machine for machine, gpu, _ in offered - ours if gpu != "NVIDIA_TESLA_P100"}:
-        with pytest.raises(UserError, match=r"a TPU|needs a reservation"):
+        with user_error(r"a TPU|needs a reservation"):
             check_machine(machine)
 
 

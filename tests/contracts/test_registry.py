@@ -5,10 +5,10 @@ import shutil
 
 import pytest
 
-from common.errors import UserError
 from components.register.__main__ import main
 from components.register.register import open_registry
 from tests.cloud.conftest import IMAGE
+from tests.errors import user_error
 
 
 def numbers(registry):
@@ -106,11 +106,11 @@ def test_tenth_version_follows_ninth(registry, register):
 
 
 def test_champion_moves_from_the_one_compared(registry, register):
-    with pytest.raises(UserError, match=r"'m' in .* has no previous champion to go back to"):
+    with user_error(r"'m' in .* has no previous champion to go back to"):
         registry.rollback("m")
     for name in "abc":
         register(name)
-    with pytest.raises(UserError, match=r"unknown version of model 'm' '7' \(known: 1, 2, 3\)"):
+    with user_error(r"unknown version of model 'm' '7' \(known: 1, 2, 3\)"):
         registry.promote("m", "7", instead_of=None)
 
     def champions():
@@ -121,7 +121,7 @@ def test_champion_moves_from_the_one_compared(registry, register):
     assert not registry.promote("m", "3", instead_of="1")
     assert not registry.promote("m", "3", instead_of=None)
     assert registry.rollback("m") == "1" and champions() == ["1", "2"]
-    with pytest.raises(UserError, match="version 2 of model 'm' is previous; move that away first"):
+    with user_error("version 2 of model 'm' is previous; move that away first"):
         registry.delete("m", "2")
     registry.delete("m", "3")
     assert numbers(registry) == ["1", "2"] and registry.find("m", "previous").number == "2"
@@ -133,7 +133,7 @@ def test_champion_moves_from_the_one_compared(registry, register):
 def test_wrong_name_is_refused(registry, job, name):
     model = str(job() / "model")
     for use in (lambda: registry.register(name, model, {}), lambda: registry.versions(name)):
-        with pytest.raises(UserError, match="lower-case letters, digits, - and _ only, at most 61"):
+        with user_error("lower-case letters, digits, - and _ only, at most 61"):
             use()
 
 

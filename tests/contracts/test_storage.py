@@ -13,7 +13,6 @@ import hypothesis.strategies as st
 import numpy as np
 import pytest
 
-from common.errors import UserError
 from common.storage.bucket import Bucket
 from common.storage.files import (
     copy_tree,
@@ -34,6 +33,7 @@ from common.storage.files import (
 from common.storage.storage import map_in_threads, storage_of
 from tests.cloud.objects import Objects
 from tests.cloud.storage import Storage
+from tests.errors import user_error
 from tests.programs import wait_until
 
 _LARGE = os.urandom(12 << 20)
@@ -147,7 +147,7 @@ def test_changed_file_is_not_read(disk, folder, content):
     file = stat_file(f"{folder}/a")
     assert stat_file(f"{folder}/a") == file
     fill(disk, a=content) if content else (disk / "a").unlink()
-    with pytest.raises(UserError, match=f"^{folder}/a: it has changed or gone since it was"):
+    with user_error(f"^{folder}/a: it has changed or gone since it was"):
         open_file(file).read()
 
 
@@ -161,7 +161,7 @@ def test_missing_file_is_named(folder):
 def test_small_file_is_read(disk, folder):
     fill(disk, a=b"", b=b"b" * 100)
     assert read_bytes(f"{folder}/a") == b"" and read_bytes(f"{folder}/b", 100) == b"b" * 100
-    with pytest.raises(UserError, match="it has more than 99 bytes"):
+    with user_error("it has more than 99 bytes"):
         read_bytes(f"{folder}/b", 99)
 
 
@@ -240,7 +240,7 @@ def test_bucket_refuses_damaged_upload(bucket, content, monkeypatch):
         "put",
         lambda self, bucket, name, data, query: put(self, bucket, name, b"?" + data[1:], query),
     )
-    with pytest.raises(UserError, match=r"gs://demo/a cannot be used: 400.* CRC32C"):
+    with user_error(r"gs://demo/a cannot be used: 400.* CRC32C"):
         write_bytes("gs://demo/a", content)
     assert not list_files("gs://demo")
 
@@ -299,9 +299,9 @@ def test_bucket_that_is_down(monkeypatch):
 
 
 def test_unknown_bucket_and_scheme(bucket):
-    with pytest.raises(UserError, match=r"gs://none/a cannot be used: 404"):
+    with user_error(r"gs://none/a cannot be used: 404"):
         write_bytes("gs://none/a", b"")
-    with pytest.raises(UserError, match=r"ftp:// is no storage"):
+    with user_error(r"ftp:// is no storage"):
         stat_file("ftp://host/a")
 
 
@@ -319,6 +319,6 @@ def test_linked_folders_are_listed_once(tmp_path):
     assert paths(list_files(str(source))) == [f"{source}/{name}" for name in names]
     for loop in (source / "a" / "up", elsewhere / "back", source / "twice"):
         loop.symlink_to(source if loop.name != "twice" else elsewhere)
-        with pytest.raises(UserError, match="is the same folder as "):
+        with user_error("is the same folder as "):
             list_files(str(source))
         loop.unlink()

@@ -3,12 +3,12 @@ import dataclasses
 import numpy as np
 import pytest
 
-from common.errors import UserError
 from common.manifest import Split, Summary
 from components.convert.options import Options
 from components.evaluate.checks import check_splits, metric_names
 from components.train.cluster.lookup import load_cluster
 from components.train.component import plan
+from tests.errors import user_error
 from tests.rides import convert_quietly
 from trainer.tasks.of_dataset import Classification, MultiLabel, Regression
 
@@ -47,15 +47,15 @@ def planned(dataset, flags, *trainer):
 )
 def test_plan_refuses_what_evaluation_would(data, flag, message):
     """A flag that does not fit the dataset is an error before machines are taken."""
-    with pytest.raises(UserError, match=message):
+    with user_error(message):
         planned(data, [flag])
-    with pytest.raises(UserError, match="no weight has a gradient"):
+    with user_error("no weight has a gradient"):
         planned(data, [], "--model=trips:constant")
 
 
 def test_plan_needs_test_split(tmp_path):
     convert_quietly(Options(output=str(tmp_path), test_fraction=0))
-    with pytest.raises(UserError, match="has no examples in split 'test'"):
+    with user_error("has no examples in split 'test'"):
         planned(tmp_path, [])
 
 
@@ -73,7 +73,7 @@ def test_splits_with_one_class_refused(table, split):
         name: Split(examples=sum(each), class_histogram=each, shards=())
         for name, each in histograms.items()
     }
-    with pytest.raises(UserError, match="no model can be better"):
+    with user_error("no model can be better"):
         check_splits(dataclasses.replace(table, splits=splits, class_names=("a", "b", "c")))
 
 
@@ -82,5 +82,5 @@ def test_split_with_constant_target_refused(table):
     split = Split(examples=2, class_histogram=(), shards=(), summaries=summaries)
     regression = {"task": "regression", "targets": ("fare",), "class_names": ()}
     dataset = dataclasses.replace(table, splits={"train": split, "test": split}, **regression)
-    with pytest.raises(UserError, match="all 2 examples of split 'train' have label 2"):
+    with user_error("all 2 examples of split 'train' have label 2"):
         check_splits(dataset)

@@ -12,10 +12,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from common import provenance
-from common.errors import UserError
 from common.manifest import Manifest
 from common.provenance import TrainedOn
 from components.evaluate.eval_set import LEAST, EvalSet, require_enough
+from tests.errors import user_error
 from trainer.data.shards import content_hashes
 
 SCHEMA = yaml.safe_load("""
@@ -84,7 +84,7 @@ def test_training_records_are_never_scored(tmp_path_factory, changes, seed):
 
 def test_too_few_records_are_refused():
     require_enough(np.arange(1000) < LEAST, "test", "x")
-    with pytest.raises(UserError, match=f"only {LEAST - 1} of 1,000 records of test "):
+    with user_error(f"only {LEAST - 1} of 1,000 records of test "):
         require_enough(np.arange(1000) < LEAST - 1, "test", "x")
 
 
@@ -93,7 +93,7 @@ def test_records_of_other_columns_refused(data, tmp_path):
     first, *others = records.manifest.features
     features = (dataclasses.replace(first, unit="km"), *others)
     manifest = dataclasses.replace(records.manifest, features=features)
-    with pytest.raises(UserError, match=f"{model}: it was trained on records with other columns"):
+    with user_error(f"{model}: it was trained on records with other columns"):
         dataclasses.replace(records, manifest=manifest).unseen(str(model))
 
 

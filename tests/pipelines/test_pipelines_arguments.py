@@ -7,7 +7,6 @@ import trips
 from hypothesis import given
 from hypothesis import strategies as st
 
-from common.errors import UserError
 from components.convert.options import Options as ConvertOptions
 from components.convert.step import CODE, code_digest, locate
 from components.evaluate.options import Options as EvaluateOptions
@@ -15,6 +14,7 @@ from components.register.registry import check_name
 from components.train.cluster.lookup import load_cluster
 from pipelines import cloud_options, run, submit
 from pipelines.arguments import DEFAULT_CLUSTER, pipeline_arguments
+from tests.errors import user_error
 from tests.root import ROOT
 
 CLUSTER = load_cluster(DEFAULT_CLUSTER)
@@ -187,7 +187,7 @@ def test_flags_win_over_settings_over_file(file):
 )
 def test_mistake_in_file_names_file(file, text, message):
     file.write_text(text)
-    with pytest.raises(UserError, match=f"run.yaml.*({message})"):
+    with user_error(f"run.yaml.*({message})"):
         read("--config", file)
 
 
@@ -196,5 +196,5 @@ def test_mistake_in_file_names_file(file, text, message):
     [("shards", "nothing stands there; write a value"), ("shrds=1", "did you mean 'shards'")],
 )
 def test_mistake_in_setting_is_shown(text, message):
-    with pytest.raises(UserError, match=f"--set {text}: .*{message}"):
+    with user_error(f"--set {text}: .*{message}"):
         read("--set", text)

@@ -18,6 +18,7 @@ from pipelines.cloud_options import KEYS
 from pipelines.vertex import checks, client
 from pipelines.vertex.submission import Submission, prepare
 from tests.cloud.collection import now
+from tests.errors import user_error
 
 IMAGE = "us-docker.pkg.dev/p/r/i@sha256:" + "a" * 64
 GIVEN = ("--image", IMAGE)
@@ -76,7 +77,7 @@ def test_each_submission_sends_its_image():
 def test_mistake_is_refused_before_asking(flags, message):
     with (
         mock.patch("google.auth.default", side_effect=AssertionError),
-        pytest.raises(UserError, match=message),
+        user_error(message),
     ):
         submit.main([*PLACE, *GIVEN, *flags])
 
@@ -108,7 +109,7 @@ def test_run_can_be_sent_again(bucket):
     submission.save()
     again = Submission.load("gs://demo", submission.run)
     assert request(again) == request(submission)
-    with pytest.raises(UserError, match="--resume other: no such run in gs://demo"):
+    with user_error("--resume other: no such run in gs://demo"):
         Submission.load("gs://demo", "other")
 
 
@@ -135,13 +136,13 @@ def test_only_definite_answers_refuse(answers, capsys, answer, is_refused):
 
 def test_missing_image_is_named(answers):
     answers[IMAGE.partition("@")[2]] = 404, {}
-    with pytest.raises(UserError, match=r"no image us-docker.pkg.dev/p/r/i@.*; build and push it"):
+    with user_error(r"no image us-docker.pkg.dev/p/r/i@.*; build and push it"):
         checks.check_access(prepared())
 
 
 def test_missing_login_names_command():
     missing = mock.patch("google.auth.default", side_effect=DefaultCredentialsError("none"))
-    with missing, pytest.raises(UserError, match="run: gcloud auth application-default login"):
+    with missing, user_error("run: gcloud auth application-default login"):
         submit.main([*PLACE, *GIVEN, "--yes"])
 
 
@@ -203,7 +204,7 @@ def test_cancel_ends_what_is_named(vertex, monkeypatch, things, name):
         items[path] = (v1.PipelineJob if is_run else v1.CustomJob)(**job)
         if is_run and labels.items() >= OURS.items() and name in (number, labels.get("run")):
             named.add(path)
-    refusal = pytest.raises(UserError, match=f"--cancel {name}: no live run")
+    refusal = user_error(f"--cancel {name}: no live run")
     with contextlib.nullcontext() if named else refusal:
         assert submit.main(["--project", vertex.project, "--cancel", name]) == 0
     items = vertex.pipeline_jobs.items | vertex.custom_jobs.items

@@ -11,12 +11,12 @@ import optuna
 import pytest
 import yaml
 
-from common.errors import UserError
 from pipelines import run, tune
 from pipelines.tuning import results, study_file
 from pipelines.tuning.figures import measured
 from pipelines.tuning.results import FIGURES, METRIC, REPEAT, SPACE
 from pipelines.tuning.search import Search
+from tests.errors import user_error
 from tests.programs import run_python, start_python
 from tests.root import ROOT
 from tests.train.train_fakes import wait_until
@@ -64,7 +64,7 @@ def test_ready_study(file, tmp_path, monkeypatch):
 def test_wrong_study(tmp_path, content, named):
     file = tmp_path / "study.yaml"
     file.write_text(yaml.safe_dump({"asks": "?", **content}))
-    with pytest.raises(UserError, match=named):
+    with user_error(named):
         Search(study_file.load(str(file)), tmp_path, "process", [])
 
 

@@ -5,13 +5,13 @@ import pytest
 import tensorflow as tf
 from saved_models import export_untrained, save_model
 
-from common.errors import UserError
 from components.evaluate.evaluate import evaluate
 from components.evaluate.options import Options
 from components.register import answers
 from components.register.__main__ import main
 from components.register.directory import DirectoryRegistry
 from components.register.register import promote, register
+from tests.errors import user_error
 
 pytestmark = pytest.mark.cluster
 
@@ -46,9 +46,7 @@ def test_version_with_other_answers_refused(
     evaluation = judged(model)
     assert promoted(model, evaluation, registry) == "version 1 is the champion now"
     other = export_untrained(table, tmp_path / "other", seed=2)
-    with pytest.raises(
-        UserError, match=r"not answer as when it was judged: it gives .* and gave probabilities"
-    ):
+    with user_error(r"not answer as when it was judged: it gives .* and gave probabilities"):
         promoted(other, {**evaluation, "champion": {"version": "1"}}, registry)
     place = ["2", "--registry", str(registry), "--name", "m"]
     assert "does not answer as when it was judged" in refused(main, "promote", *place)
@@ -63,7 +61,7 @@ def test_slow_version_refused(table, judged, registry, tmp_path):
     model = export_untrained(table, tmp_path / "model")
     evaluation = judged(model)
     evaluation["answered"]["latency_ms"] = 1e-3
-    with pytest.raises(UserError, match=r"a row in \d\S* ms, and the gate allows 0.001 ms"):
+    with user_error(r"a row in \d\S* ms, and the gate allows 0.001 ms"):
         promoted(model, evaluation, registry)
     assert registry.aliases("m") == {}
 
@@ -77,5 +75,5 @@ def test_model_needing_own_code_refused(table, judged, registry, tmp_path):
 
     model = save_model(f"{tmp_path}/model", table.inputs, table.class_names, probabilities)
     # Here it works: the function is still known to this process.
-    with pytest.raises(UserError, match=r"not answer as when it was judged: it gives .*pyfunc_"):
+    with user_error(r"not answer as when it was judged: it gives .*pyfunc_"):
         promoted(model, judged(model), registry)

@@ -1,9 +1,8 @@
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from common.errors import UserError
 from components.register.answers import compare
+from tests.errors import user_error
 
 ANSWERED = {"instances": [[1], [2]], "output": "p", "answers": [[0.25], [0.5]]}
 RIGHT = {"predictions": [{"p": [0.25]}, {"p": [0.5]}]}
@@ -23,5 +22,5 @@ def test_recorded_answers_are_right():
 def test_any_other_answer_is_user_error(value):
     """A server's answer that is not the recorded one, whatever it is, is an error of one line."""
     for response in ({"predictions": value}, {"predictions": [{"p": value}] * 2}, {"q": value}):
-        with pytest.raises(UserError, match=r"^m: its server does"):
+        with user_error(r"^m: its server does"):
             compare("m", lambda rows, response=response: response, ANSWERED)

@@ -4,10 +4,10 @@ import pathlib
 import killed_writers
 import pytest
 
-from common.errors import UserError
 from components.register.directory import DirectoryRegistry
 from components.register.registry import CHAMPION, PREVIOUS
 from tests.convert.dataset_files import read_folder
+from tests.errors import user_error
 
 
 @pytest.fixture
@@ -69,10 +69,10 @@ def test_killed_writers_lose_nothing(root, model, registry, kills):
 
 def test_failed_registration_leaves_nothing(root, model, registry):
     pathlib.Path(model, "broken").symlink_to("nowhere")
-    with pytest.raises(UserError, match=r"cannot write to the registry .*broken"):
+    with user_error(r"cannot write to the registry .*broken"):
         registry.register("m", model, {})
     assert entries(root) == [".lock"]
-    with pytest.raises(UserError, match="no SavedModel here"):
+    with user_error("no SavedModel here"):
         registry.register("m", f"{root}/none", {})
 
 
@@ -82,6 +82,6 @@ def test_number_of_lost_version_is_taken(root, model, registry, capsys):
     (root / "m/2").rename(root / "lost")
     assert registry.register("m", model, {}) == "3"
     (root / "m/1/version.json").unlink()
-    with pytest.raises(UserError, match=r"the files of version 1 .* are gone"):
+    with user_error(r"the files of version 1 .* are gone"):
         registry.promote("m", "1", instead_of=None)
     assert f"{root}/m/1 was not made by this registry" in capsys.readouterr().err

@@ -10,13 +10,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from common.errors import UserError
 from common.google_cloud import MANAGED_BY
 from components.register.directory import DirectoryRegistry
 from components.register.register import open_registry
 from components.register.registry import marked
 from tests.cloud.conftest import IMAGE
 from tests.convert.dataset_files import write_files
+from tests.errors import user_error
 
 RECORDS = st.dictionaries(st.sampled_from(["version", "run", "managed_by"]), st.text())
 COPY = {"version": "2", **marked("registry/m/2")}  # Of a record of ours.
@@ -67,7 +67,7 @@ def test_foreign_files_in_registry_stay(contents, in_place_of_deleted):
 @pytest.mark.parametrize("content", [b"half a line", b'{"step": 1}\n'])
 def test_foreign_history_is_refused(tmp_path, job, content):
     (history,) = put(tmp_path / "m", {"history.jsonl": content})
-    with pytest.raises(UserError, match=r"m/history\.jsonl cannot be used .* somebody else's file"):
+    with user_error(r"m/history\.jsonl cannot be used .* somebody else's file"):
         DirectoryRegistry(str(tmp_path)).register("m", str(job() / "model"), {})
     assert history.read_bytes() == content
 
@@ -104,7 +104,7 @@ def test_foreign_versions_on_vertex_stay(vertex, vertex_place, client, bucket, l
 
     before = foreign()
     if alias == "champion":
-        with pytest.raises(UserError, match="champion is a version of somebody else's"):
+        with user_error("champion is a version of somebody else's"):
             registry.promote("m", first, instead_of=None)
     else:
         assert registry.promote("m", first, instead_of=None)

@@ -4,11 +4,11 @@ import pathlib
 import pytest
 from kfp import dsl
 
-from common.errors import UserError
 from components.evaluate.gate import BASELINE, Comparison, decide
 from components.register import component
 from components.register.__main__ import main
 from components.register.register import register
+from tests.errors import user_error
 
 
 @pytest.fixture
@@ -60,7 +60,7 @@ def test_steps_register_and_promote(evaluated, place):
     assert (facts["cluster"], facts["image"]) == ({"chief": {}}, "r/i@sha256:7")
     for words in ("version 1 is the champion now", "version 1 is the champion already"):
         assert component.promote(**about) == words
-    with pytest.raises(UserError, match="this run has registered no version of model 'm'"):
+    with user_error("this run has registered no version of model 'm'"):
         component.promote(**{**about, "run_id": "r3"})
 
 
@@ -69,6 +69,6 @@ def test_rejected_model_gets_no_version(evaluated, place):
     baseline = Comparison(who=BASELINE, passed=False, words="of the baseline")
     evaluation["decision"] = decide("accuracy", [baseline])
     about = {"evaluation": evaluation, "registry": place, "name": "m"}
-    with pytest.raises(UserError, match=r"the evaluation rejects .*: of the baseline"):
+    with user_error(r"the evaluation rejects .*: of the baseline"):
         register(model_dir=f"{directory}/model", **about)
     assert not pathlib.Path(place).exists()

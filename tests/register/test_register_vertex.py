@@ -5,13 +5,13 @@ import threading
 import pytest
 from google.api_core import exceptions
 
-from common.errors import UserError
 from components.register import vertex as registry_module
 from components.register.__main__ import main
 from components.register.register import open_registry, register
 from components.register.registry import read_record
 from tests.cloud.conftest import IMAGE
 from tests.convert.dataset_files import read_folder
+from tests.errors import user_error
 
 
 @pytest.fixture
@@ -40,7 +40,7 @@ def test_default_is_the_champion(store, add, vertex, client):
     assert store.aliases("m") == {"default": "1", "champion": "1", "previous": "2"}
     moved_by_hand = f"{vertex.parent}/models/m-m@1"
     client.merge_version_aliases(name=moved_by_hand, version_aliases=["previous"])
-    with pytest.raises(UserError, match="no previous champion to go back to"):
+    with user_error("no previous champion to go back to"):
         store.rollback("m")
 
 
@@ -56,7 +56,7 @@ def test_interrupted_promotion_leaves_champion(store, add, vertex):
         return merge(request, **place)
 
     vertex.route("POST", "{parent}/models/{id}@{version}:mergeVersionAliases", refuse_second)
-    with pytest.raises(UserError, match="not now"):
+    with user_error("not now"):
         store.promote("m", "2")
     assert store.aliases("m")["champion"] == "1"
 
@@ -97,7 +97,7 @@ def test_foreign_model_is_left_alone(store, add, client, vertex):
     request = v1.UploadModelRequest(parent=vertex.parent, model=model, model_id="m-other")
     client.upload_model(request=request).result()
     assert add("r1") == "1" and store.names() == ["m"] and store.versions("other") == []
-    with pytest.raises(UserError, match=r"models/m-other is not of this program; choose another"):
+    with user_error(r"models/m-other is not of this program; choose another"):
         store.register("other", store.find("m", "1").model_dir, {})
 
 
@@ -137,7 +137,7 @@ def test_container_serves_version(store, add):
     "image", [IMAGE.partition("@")[0], IMAGE.replace("us-docker.pkg.dev", "docker.io")]
 )
 def test_image_without_digest_refused(add, bucket, image):
-    with pytest.raises(UserError, match=r"^--image.*: give an image in Artifact Registry by"):
+    with user_error(r"^--image.*: give an image in Artifact Registry by"):
         add("r1", image=image)
     assert not (bucket / "models").exists()
 

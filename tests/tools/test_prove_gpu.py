@@ -5,7 +5,7 @@ import sys
 
 import pytest
 
-from common.errors import UserError
+from tests.errors import user_error
 from tools.prove_gpu import __main__ as program
 
 ABOUT = {"tensorflow": "2.21.0", "code": "abc123", "driver": "550.1"}
@@ -45,7 +45,7 @@ def trained(monkeypatch, tmp_path):
 
 def test_machine_without_gpus_is_refused(prove, trained):
     trained(0)
-    with pytest.raises(UserError, match="TensorFlow sees no GPU here"):
+    with user_error("TensorFlow sees no GPU here"):
         prove("--data-dir d")
 
 

@@ -5,8 +5,8 @@ import itertools
 
 import pytest
 
-from common.errors import UserError
 from components.train.__main__ import BACKENDS, parse
+from tests.errors import user_error
 
 FLAGS = sorted(
     {field.name for backend in BACKENDS.values() for field in dataclasses.fields(backend.Options)}
@@ -39,7 +39,7 @@ def test_flag_of_other_backend_is_refused(control, name, backend):
         assert parse(argv).backend == backend
         return
     where = "--status, --stop and --logs" if control else f"--backend {backend}"
-    with pytest.raises(UserError, match=f"^{flag} has no use with {where}; leave it out"):
+    with user_error(f"^{flag} has no use with {where}; leave it out"):
         parse(argv)
 
 
@@ -48,5 +48,5 @@ def test_flag_of_other_backend_is_refused(control, name, backend):
     "flag", ["--strict", "--dry-run", "--cluster=x", "--max-restarts=0", "--command=x", "-- --x"]
 )
 def test_control_refuses_flags_of_run(control, flag):
-    with pytest.raises(UserError, match="has no use with --status, --stop and --logs"):
+    with user_error("has no use with --status, --stop and --logs"):
         parse([control, *flag.split()])

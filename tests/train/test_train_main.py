@@ -6,8 +6,8 @@ import pytest
 import yaml
 from google.cloud import aiplatform_v1 as v1
 
-from common.errors import UserError
 from components.train.__main__ import main
+from tests.errors import user_error
 from tests.programs import run_python
 from tests.root import ROOT
 
@@ -55,7 +55,7 @@ def test_kubernetes_dry_run_prints_manifest(capsys, tmp_path):
     jobset = yaml.safe_load(capsys.readouterr().out)
     assert (jobset["kind"], jobset["metadata"]["namespace"]) == ("JobSet", "n")
     cluster.write_text("{strategy: one_device, chief: {}, pod_template: {spec: {containers: 5}}}")
-    with pytest.raises(UserError, match="pod_template cannot be used"):
+    with user_error("pod_template cannot be used"):
         main(words)
 
 

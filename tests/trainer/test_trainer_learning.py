@@ -9,7 +9,7 @@ import pytest
 import tensorflow as tf
 from parsed import options
 
-from common.errors import UserError
+from tests.errors import user_error
 from trainer import learning
 
 L = keras.layers
@@ -79,7 +79,7 @@ def own(monkeypatch):
 )
 def test_unsuitable_own_optimizer_is_error(own, wrap, message):
     expected = rf"own_models:sequential: its optimizer\(manifest, schedule\) .*{message}"
-    with pytest.raises(UserError, match=expected):
+    with user_error(expected):
         own(lambda manifest, schedule: wrap(keras.optimizers.SGD, schedule))
 
 
@@ -93,7 +93,7 @@ def test_unsuitable_own_optimizer_is_error(own, wrap, message):
 )
 def test_meaningless_option_is_error(monkeypatch, model, flags, message):
     monkeypatch.setattr(own_models, "optimizer", keras.optimizers.SGD, raising=False)
-    with pytest.raises(UserError, match=message):
+    with user_error(message):
         optimizer(f"--model {model} {flags}")
 
 
@@ -105,5 +105,5 @@ def test_own_clipping_on_replicas_is_error(own, monkeypatch):
     assert made.built and float(made.learning_rate) == pytest.approx(0.1)
     strategy = types.SimpleNamespace(num_replicas_in_sync=2)
     monkeypatch.setattr(tf.distribute, "get_strategy", lambda: strategy)
-    with pytest.raises(UserError, match="uses global_clipnorm, which on several"):
+    with user_error("uses global_clipnorm, which on several"):
         own(clipping)

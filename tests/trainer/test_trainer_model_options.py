@@ -5,7 +5,7 @@ import re
 import pytest
 from parsed import options
 
-from common.errors import UserError
+from tests.errors import user_error
 from trainer import learning
 from trainer.models import registry
 
@@ -64,7 +64,7 @@ def test_evaluation_knows_options_of_task(images):
     ],
 )
 def test_wrong_own_option_is_refused(images, flags, message):
-    with pytest.raises(UserError, match=re.escape(message)):
+    with user_error(re.escape(message)):
         options(f"{NET} {flags}").builder(images)
 
 

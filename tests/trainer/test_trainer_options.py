@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 from parsed import options
 
 from common.errors import UserError
+from tests.errors import user_error
 from trainer import options as options_module
 from trainer.options import Options, parse
 
@@ -22,14 +23,14 @@ def test_job_dir_defaults_to_output_directory():
     vertex, needed = {"AIP_MODEL_DIR": "gs://b/study/7/model/"}, ["--data-dir=d", "--train-steps=3"]
     assert parse(needed, vertex).job_dir == "gs://b/study/7"
     assert options(**vertex).job_dir == "j"
-    with pytest.raises(UserError, match="--job-dir"):
+    with user_error("--job-dir"):
         parse(needed, {})
 
 
 def test_threads_default_to_environment():
     assert options(TRAINER_THREADS="2").threads == 2
     assert options("--threads 3", TRAINER_THREADS="2").threads == 3
-    with pytest.raises(UserError, match="TRAINER_THREADS: '-1' is not a whole number"):
+    with user_error("TRAINER_THREADS: '-1' is not a whole number"):
         options(TRAINER_THREADS="-1")
 
 
@@ -54,7 +55,7 @@ def test_threads_default_to_environment():
     ],
 )
 def test_impossible_value_is_error(table, flags, message):
-    with pytest.raises(UserError, match=re.escape(message)):
+    with user_error(re.escape(message)):
         options(flags).on(table).builder(table)
 
 
@@ -62,7 +63,7 @@ def test_model_defaults_to_fitting_one(images, table):
     for manifest, model in ((table, "wide_deep"), (images, "cnn")):
         assert options().on(manifest).model == model
         assert options("--model my.module:build").on(manifest).model == "my.module:build"
-    with pytest.raises(UserError, match="does not fit dataset 'digits'; use cnn or resnet"):
+    with user_error("does not fit dataset 'digits'; use cnn or resnet"):
         options("--model wide_deep").on(images)
 
 

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from parsed import options
 from trainer_jobs import CLUSTERS
 
-from common.errors import UserError
+from tests.errors import user_error
 from trainer.evaluation import Scores
 from trainer.tasks.of_dataset import Classification
 
@@ -48,7 +48,7 @@ def test_scores_without_a_better_one(tmp_path_factory, ranks, of_loss, undone):
 
 
 def test_patience_without_evaluations_is_refused(images):
-    with pytest.raises(UserError, match="--patience 2 counts evaluations; give --eval-every-steps"):
+    with user_error("--patience 2 counts evaluations; give --eval-every-steps"):
         options("--patience 2")
     empty = dataclasses.replace(images.splits["validation"], examples=0)
     manifest = dataclasses.replace(images, splits={**images.splits, "validation": empty})
@@ -56,7 +56,7 @@ def test_patience_without_evaluations_is_refused(images):
         ("--patience 2 --eval-every-steps 3", "--patience 2"),
         ("--export best", "--export best"),
     ):
-        with pytest.raises(UserError, match=f"{judging}: dataset 'digits' has no validation split"):
+        with user_error(f"{judging}: dataset 'digits' has no validation split"):
             options(flags).on(manifest)
 
 

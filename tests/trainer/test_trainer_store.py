@@ -3,9 +3,9 @@
 import pytest
 from numbered import dataset, picture, provided
 
-from common.errors import UserError
 from common.manifest import Manifest
 from common.storage.files import copy_tree
+from tests.errors import user_error
 from trainer.data import records
 from trainer.data.shards import verify
 
@@ -34,6 +34,6 @@ def test_changed_file_of_store_is_named(data, tmp_path, read, change):
     path.unlink()
     if change != "removed":
         path.write_bytes(content[:-1] + (b"" if change == "cut" else bytes([content[-1] ^ 1])))
-    with pytest.raises(UserError, match=path.name):
+    with user_error(path.name):
         READS[read](manifest, data, tmp_path / "cache")
     assert not [*(tmp_path / "cache").rglob(f"{path.name}*")]

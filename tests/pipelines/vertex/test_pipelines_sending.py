@@ -19,6 +19,7 @@ from pipelines.cloud_options import KEYS
 from pipelines.vertex import client, sending, watch
 from pipelines.vertex.submission import Submission, prepare, require_bucket
 from tests.cloud.collection import now
+from tests.errors import user_error
 
 RUN = "training-1"
 PLACE = ["--project", "demo-project", "--bucket", "gs://demo"]
@@ -226,7 +227,7 @@ def test_finished_run_is_not_sent_again(run, capsys):
 def test_training_without_pipeline_job_blocks(run):
     run.record({})
     run.train(1, "JOB_STATE_RUNNING").end_time = None
-    with pytest.raises(UserError, match=r"job 2 of training-1 is still .*custom-jobs cancel 2 "):
+    with user_error(r"job 2 of training-1 is still .*custom-jobs cancel 2 "):
         run.resume()
 
 
@@ -280,5 +281,5 @@ def test_state_unknown_to_launcher_cancels(
 
 @pytest.mark.parametrize("place", ["data", "gs:///data", "s3://bucket/data"])
 def test_source_outside_buckets_is_refused(place):
-    with pytest.raises(UserError, match=f"--source {place}: .*give gs://BUCKET/DIR"):
+    with user_error(f"--source {place}: .*give gs://BUCKET/DIR"):
         require_bucket(place)

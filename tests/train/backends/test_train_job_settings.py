@@ -1,9 +1,9 @@
 import pytest
 
-from common.errors import UserError
 from components.train.backends.job_settings import JobSettings
 from components.train.backends.vertex import request
 from components.train.cluster.cluster_file import Cluster
+from tests.errors import user_error
 
 DESCRIBING = ("TF_CONFIG", "CLUSTER_SPEC", "TRAINER_THREADS", "AIP_MODEL_DIR", "CLOUD_ML_JOB_ID")
 
@@ -26,5 +26,5 @@ def test_key_arrives_in_job():
 )
 def test_setting_of_ours_is_refused(flag, message):
     """Those that Vertex AI would refuse are in tests/contracts/test_cloud_rules.py."""
-    with pytest.raises(UserError, match=message):
+    with user_error(message):
         JobSettings.parse([flag], "plan")

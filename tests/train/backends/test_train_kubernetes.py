@@ -5,6 +5,7 @@ import pytest
 from common.errors import UserError
 from components.train.__main__ import main
 from tests.cloud.front import Answer, Front
+from tests.errors import user_error
 
 STATUS = ["--backend", "kubernetes", "--status", "gs://b/j"]
 
@@ -33,7 +34,7 @@ def answer(tmp_path, monkeypatch):
 
 def test_missing_credentials_are_named(tmp_path, monkeypatch):
     monkeypatch.setenv("KUBECONFIG", str(tmp_path / "none"))
-    with pytest.raises(UserError, match=r"no access to a Kubernetes cluster .*; set KUBECONFIG"):
+    with user_error(r"no access to a Kubernetes cluster .*; set KUBECONFIG"):
         main(STATUS)
 
 

@@ -1,12 +1,12 @@
 import pytest
 from train_fakes import EVALUATED, PS, SYNC, planned
 
-from common.errors import UserError
 from components.train.backends.backend import Job
 from components.train.backends.host_agent import usable_gpus
 from components.train.backends.program import Program
 from components.train.backends.resources import Machine, divide
 from components.train.cluster.cluster_file import Accelerator, Pool
+from tests.errors import user_error
 
 TWO_GPUS = Pool(accelerator=Accelerator(type="NVIDIA_TESLA_T4", count=2))
 WITH_GPUS = SYNC.model_copy(
@@ -49,7 +49,7 @@ def test_only_servers_need_no_gpu():
 @pytest.mark.parametrize("gpus", ["", "0"])
 def test_too_few_gpus_are_refused(gpus):
     *others, last = WITH_GPUS.members
-    with pytest.raises(UserError, match=f"asks for 2 GPUs on b, which has {len(gpus)}"):
+    with user_error(f"asks for 2 GPUs on b, which has {len(gpus)}"):
         divide(WITH_GPUS, [machine(others, "0123"), machine([last], gpus)])
 
 

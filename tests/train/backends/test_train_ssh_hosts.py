@@ -4,9 +4,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from common.errors import UserError
 from components.train.backends.ssh import Host, place, read_hosts
 from components.train.cluster.cluster_file import Cluster, Pool
+from tests.errors import user_error
 
 
 def cluster(workers):
@@ -24,7 +24,7 @@ def cluster(workers):
 )
 def test_bad_host_line_is_refused(tmp_path, line, message):
     (tmp_path / "hosts").write_text(f"b\n{line}")
-    with pytest.raises(UserError, match=re.escape(f"hosts:2: {message}")):
+    with user_error(re.escape(f"hosts:2: {message}")):
         read_hosts(str(tmp_path / "hosts"))
 
 
@@ -41,7 +41,7 @@ def test_slots_bound_replicas_per_host(slots, workers):
     """Hosts take turns, the chief on the first one, and none gets more replicas than slots."""
     hosts = [Host(name=f"h{i}", login=f"h{i}", slots=n) for i, n in enumerate(slots)]
     if sum(slots) < workers + 1:
-        with pytest.raises(UserError, match="add hosts, or slots=N"):
+        with user_error("add hosts, or slots=N"):
             place(cluster(workers), hosts)
         return
     host_of = list(place(cluster(workers), hosts).values())

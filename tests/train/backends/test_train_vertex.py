@@ -10,8 +10,8 @@ from google.api_core import exceptions
 from google.cloud import aiplatform_v1 as v1
 from train_vertex import trainings
 
-from common.errors import UserError
 from components.train.__main__ import main
+from tests.errors import user_error
 
 STOCKOUT = (0, "Resources are insufficient in region: us-central1. Try a different region.")
 FAILED = (9, "The replica workerpool1-0 exited with a non-zero status of 7.")
@@ -87,13 +87,13 @@ def test_limits_are_shared_by_commands(training):
     limit = ("--max-machine-hours", "3")
     for code in (129, 7):
         assert training(*limit, "--max-restarts", "0") == code
-    with pytest.raises(UserError, match=r"no restart after errors is left .*; allow more"):
+    with user_error(r"no restart after errors is left .*; allow more"):
         training(*limit, "--max-restarts", "0")
     training.endings = [(*FAILED, 6, 360)]
     assert training(*limit) == 124
     timeouts = [job["jobSpec"]["scheduling"]["timeout"] for job in training.jobs()]
     assert timeouts == ["3600s", "360s"]
-    with pytest.raises(UserError, match=r"are used up: 3.00 of 3; .*; allow more"):
+    with user_error(r"are used up: 3.00 of 3; .*; allow more"):
         training(*limit)
     assert len(training.jobs()) == 2
 
@@ -169,6 +169,6 @@ def test_job_with_lost_answer_is_followed(training):
 def test_second_command_for_job_is_refused(training):
     training.before = lambda: (training.files / "attempts.json").write_text("[]")
     training.endings = [STOCKOUT, DONE]
-    with pytest.raises(UserError, match="another command submits jobs for it"):
+    with user_error("another command submits jobs for it"):
         training()
     assert len(training.jobs()) == 1

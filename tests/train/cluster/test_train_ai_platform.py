@@ -4,13 +4,12 @@ from pathlib import Path
 import pytest
 import yaml
 
-from common.errors import UserError
 from components.train.cluster.ai_platform import LEGACY_MACHINES
 from components.train.cluster.cluster_file import Cluster
 from components.train.cluster.lookup import read
+from tests.errors import user_error
 
 CASES = yaml.safe_load(Path(__file__).with_name("translations.yaml").read_text())
-STRICT = pytest.raises(UserError, match=r"--strict allows no replacement: .* leave --strict out")
 
 
 def source(path, **values):
@@ -34,7 +33,8 @@ def test_strict_refuses_replaced_machine(name):
     pool = LEGACY_MACHINES[name]
     source = read(name)
     assert source.cluster.chief.machine == pool["machine"]
-    with STRICT if "was" in pool else contextlib.nullcontext():
+    refusal = user_error(r"--strict allows no replacement: .* leave --strict out")
+    with refusal if "was" in pool else contextlib.nullcontext():
         source.refuse_replacements()
 
 

@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 import yaml
 
-from common.errors import UserError
 from components.train.cluster.cluster_file import Cluster
 from components.train.cluster.lookup import load_cluster
+from tests.errors import user_error
 
 CASES = yaml.safe_load(Path(__file__).with_name("refusals.yaml").read_text())
 REFUSED = [case for case in CASES if "says" in case]
@@ -20,9 +20,8 @@ ALLOWED = [case["file"] for case in CASES if "says" not in case]
 def test_bad_file_is_refused_naming_place(tmp_path, case):
     path = tmp_path / "cluster.yaml"
     path.write_bytes((case.get("text") or yaml.safe_dump(case["file"])).encode("latin-1"))
-    with pytest.raises(UserError, match=re.escape(f"{path}: {case['says']}")) as caught:
+    with user_error(re.escape(f"{path}: {case['says']}")):
         load_cluster(path)
-    assert "\n" not in str(caught.value)
 
 
 @pytest.mark.parametrize("values", ALLOWED, ids=range(len(ALLOWED)))
@@ -42,5 +41,5 @@ def test_file_close_to_refusals_loads(values):
 def test_bad_name_is_refused(tmp_path, monkeypatch, name, error):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "local.yaml").touch()
-    with pytest.raises(UserError, match=re.escape(error)):
+    with user_error(re.escape(error)):
         load_cluster(name)

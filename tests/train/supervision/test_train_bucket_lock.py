@@ -4,8 +4,8 @@ import threading
 import pytest
 from train_fakes import ONE, wait_until
 
-from common.errors import UserError
 from components.train.supervision.lock import Launcher, Lease
+from tests.errors import user_error
 
 ME = Launcher.of(os.getpid())
 ELSEWHERE = ME.model_copy(update={"host": "node-7"})
@@ -38,7 +38,7 @@ def test_launcher_alive_elsewhere_is_named():
     other.take()
     renewal = threading.Timer(1, other.beat)
     renewal.start()
-    with pytest.raises(UserError, match=r"process .* of node-7.*end it, there, with"):
+    with user_error(r"process .* of node-7.*end it, there, with"):
         Lease(JOB, ME, lease_s=10).take()
     renewal.join()
 

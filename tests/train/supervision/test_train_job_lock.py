@@ -9,9 +9,9 @@ import psutil
 import pytest
 from train_fakes import ONE, guard_of, wait_until
 
-from common.errors import UserError
 from components.train.__main__ import main
 from components.train.supervision.lock import FILE, Launcher, holder, locked
+from tests.errors import user_error
 
 
 @pytest.mark.cluster
@@ -20,7 +20,7 @@ def test_second_launcher_is_refused(bench):
     wait_until(bench.starts)
     record = (bench.path / "launcher.jsonl").read_text()
     first = f"process {launcher.pid}, since {time.strftime('%Y')}-.*--stop {bench.path}"
-    with pytest.raises(UserError, match=first):
+    with user_error(first):
         bench.run(ONE)
     assert (bench.path / "launcher.jsonl").read_text() == record
     assert len(bench.processes()) == 1
@@ -61,9 +61,9 @@ def no_signals(monkeypatch):
 def test_holder_elsewhere_is_refused_by_name(tmp_path, host):
     name = re.escape(f"process {os.getpid()} of {host}")
     with holding(tmp_path, host=host) as launcher:
-        with pytest.raises(UserError, match=f"{name}.*; run the same command there"):
+        with user_error(f"{name}.*; run the same command there"):
             main(["--stop", str(tmp_path)])
-        with pytest.raises(UserError, match=f"{name}.*end it, there, with"), locked(str(tmp_path)):
+        with user_error(f"{name}.*end it, there, with"), locked(str(tmp_path)):
             pass
         launcher.terminate()
 

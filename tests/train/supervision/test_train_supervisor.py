@@ -7,9 +7,9 @@ import time
 import pytest
 from train_fakes import EVALUATED, ONE, PS, SLOW, SYNC, guard_of, of, wait_until
 
-from common.errors import UserError
 from common.guard import Guard
 from components.train.supervision.replica import Child
+from tests.errors import user_error
 
 pytestmark = pytest.mark.cluster
 
@@ -197,7 +197,7 @@ def test_replica_knows_nothing_of_outer_job(bench, monkeypatch):
 def test_bad_command_is_user_error(bench):
     *others, last = bench.plan(SYNC)[0].replicas
     missing = dataclasses.replace(last, command=("no-such-program",))
-    with pytest.raises(UserError, match=r"worker/1: cannot start: .*no-such-program"):
+    with user_error(r"worker/1: cannot start: .*no-such-program"):
         bench.run(SYNC, replicas=(*others, missing))
-    with pytest.raises(UserError, match=r"cannot write to .*/worker-1.log"):
+    with user_error(r"cannot write to .*/worker-1.log"):
         bench.run(SYNC, log_dir=last.log)

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from common.errors import UserError
+from tests.errors import user_error
 from trainer.cluster.member import Member, from_environment
 
 CHIEF = ["c:2222"]
@@ -25,7 +25,7 @@ def tf_config(cluster, role, index=0):
     ],
 )
 def test_wrong_environment_is_error(environ, message):
-    with pytest.raises(UserError, match=message):
+    with user_error(message):
         from_environment(environ)
 
 

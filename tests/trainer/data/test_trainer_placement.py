@@ -5,8 +5,8 @@ from unittest import mock
 import pytest
 from numbered import damage, dataset, picture, provided
 
-from common.errors import UserError
 from common.machine import available_bytes
+from tests.errors import user_error
 from trainer.data.placement import DEFAULT_DIR, budget, choose
 
 
@@ -59,7 +59,7 @@ def test_unwritable_or_full_cache_is_error(tmp_path, manifest, monkeypatch):
     usage = type(shutil.disk_usage(tmp_path))(10, 10, 0)
     monkeypatch.setattr(shutil, "disk_usage", lambda path: usage)
     for cache, message in ((tmp_path / "cache", " are needed .* free"), ("/dev/null", "writable")):
-        with pytest.raises(UserError, match=f"{message}.* --cache-dir"):
+        with user_error(f"{message}.* --cache-dir"):
             provided(manifest, tmp_path / "data", cache)
 
 
@@ -76,5 +76,5 @@ def test_local_files_are_verified_once(tmp_path, manifest):
         assert verified.call_count == 6  # three shards and their hashes
     path = directory / manifest.split("train").shards[1].file
     damage(path, -9)
-    with pytest.raises(UserError, match=f"{path.name} is not the file"):
+    with user_error(f"{path.name} is not the file"):
         provided(manifest, directory, None)

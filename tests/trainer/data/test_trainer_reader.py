@@ -5,7 +5,7 @@ import pytest
 import tensorflow as tf
 from numbered import dataset, provided, reader_of
 
-from common.errors import UserError
+from tests.errors import user_error
 
 
 @pytest.mark.parametrize("cache", [None, "cache"])
@@ -22,7 +22,7 @@ def test_exchanged_files_are_error(tmp_path, cache):
     one.write_bytes(other.read_bytes())
     other.write_bytes(content)
     for directory in (lambda: place, provide):
-        with pytest.raises(UserError, match=r"train-0000[02]\S+ is not the file that the manifest"):
+        with user_error(r"train-0000[02]\S+ is not the file that the manifest"):
             reader_of(manifest, directory(), "mapped", 9)
 
 

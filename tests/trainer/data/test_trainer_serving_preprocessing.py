@@ -12,10 +12,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from opened import read_all
 
-from common.errors import UserError
 from common.manifest import Encoding, Feature, Manifest
 from common.spellings import marks
 from components.convert.sources.tables import TableSource
+from tests.errors import user_error
 from trainer.data.serving_preprocessing import serving_preprocessing
 
 DTYPES = {"float": "float32", "int": "int64", "string": "string", "bool": "string", "time": "int64"}
@@ -136,7 +136,7 @@ def test_texts_become_what_converter_stores(kind, data):
     if right:
         assert_same(values, convert(manifest.features[0], right))
     for cell in [*{*cells} - {*right}][:2]:
-        with pytest.raises(UserError, match="x: "):
+        with user_error("x: "):
             convert(manifest.features[0], [cell])
 
 

@@ -7,7 +7,7 @@ import tensorflow as tf
 from hypothesis import given
 from hypothesis import strategies as st
 
-from common.errors import UserError
+from tests.errors import user_error
 from trainer.evaluation import Scores
 from trainer.job.checkpoints import Checkpoints
 from trainer.job.journal import Journal
@@ -140,5 +140,5 @@ def test_best_state_is_kept(tmp_path, state):
     assert scores.restore_best(state) == 2
     assert np.unique(next(iter(state.weights().values()))) == [2]
     (tmp_path / "best" / "ckpt-2.index").write_bytes(b"")
-    with pytest.raises(UserError, match=r"ckpt-2 cannot be used .* with --export last"):
+    with user_error(r"ckpt-2 cannot be used .* with --export last"):
         scores.restore_best(state)

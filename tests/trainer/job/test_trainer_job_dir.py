@@ -1,8 +1,8 @@
 import pytest
 
 from common import provenance
-from common.errors import UserError
 from common.provenance import RECORDS
+from tests.errors import user_error
 from trainer.job import done, identity
 
 
@@ -16,7 +16,7 @@ def test_unusable_file_is_named(tmp_path, content):
     ):
         (tmp_path / name).parent.mkdir(exist_ok=True)
         (tmp_path / name).write_text(content)
-        with pytest.raises(UserError, match=f"{name} cannot be used .*; put the right one back"):
+        with user_error(f"{name} cannot be used .*; put the right one back"):
             read()
 
 
@@ -30,7 +30,7 @@ def test_job_dir_keeps_first_start(tmp_path, store, where):
     for horizon in (7, 8):
         begun = identity.begin(job, {**record, "horizon_steps": horizon}, write=True)
         assert begun["horizon_steps"] == 7
-    with pytest.raises(UserError, match=r"fingerprint: 'a' -> 'b'; seed: 0 -> 1"):
+    with user_error(r"fingerprint: 'a' -> 'b'; seed: 0 -> 1"):
         identity.check(job, {"seed": 1, "fingerprint": "b"})
     assert done.load(job) is None
     facts = {"loss": 0.5, "validation": {}, "seconds": 1.5, "examples_per_s": 10.0}

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from common.errors import UserError
+from tests.errors import user_error
 from trainer.models import cnn, resnet
 
 
@@ -36,7 +36,7 @@ def test_cnn_takes_any_image(images, shape):
 @pytest.mark.parametrize("num_layers", [9, 2])
 def test_impossible_depth_is_error(images, num_layers):
     expected = rf"^--num-layers {num_layers}: .*6n . 2 layers; use 8, 14, 20"
-    with pytest.raises(UserError, match=expected):
+    with user_error(expected):
         build_resnet(images, num_layers=num_layers)
 
 

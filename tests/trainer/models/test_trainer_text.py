@@ -11,9 +11,9 @@ import pytest
 import tensorflow as tf
 import trips
 
-from common.errors import UserError
 from common.manifest import Manifest
 from components.convert.sources.tables import words
+from tests.errors import user_error
 from tests.root import blocks
 from trainer.data import records
 from trainer.models.text import vocabulary
@@ -74,5 +74,5 @@ def test_texts_of_page_are_learnt(make, tmp_path, monkeypatch):
 
 def test_missing_words_are_error(table):
     repair = r"no words of company; convert it with \{column: company, words: 10000\}"
-    with pytest.raises(UserError, match=repair):
+    with user_error(repair):
         vocabulary(table, "company")

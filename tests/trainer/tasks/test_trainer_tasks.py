@@ -8,7 +8,7 @@ import tensorflow as tf
 from hypothesis import given
 from hypothesis import strategies as st
 
-from common.errors import UserError
+from tests.errors import user_error
 from trainer.tasks.of_dataset import Binary, Classification, Regression
 
 TASK = Classification(("no", "yes"))
@@ -56,8 +56,8 @@ def test_metrics_without_names_have_the_same():
 
 
 def test_unsuitable_loss_or_ranking_is_error():
-    with pytest.raises(UserError, match="cannot be ranked by top, but by loss, accuracy, auc"):
+    with user_error("cannot be ranked by top, but by loss, accuracy, auc"):
         Classification(("no", "yes"), rank_by="top")
     reduced = Regression(("a",), (1.0,), loss=keras.losses.Huber())
-    with pytest.raises(UserError, match="reduction='none' does"):
+    with user_error("reduction='none' does"):
         reduced.losses(tf.zeros([4, 1]), tf.zeros([4, 1]))
