@@ -56,19 +56,17 @@ class TfdsSource(TfrecordSource):
     """
 
     def files(self, paths: Paths, *, print_others: bool = False) -> list[File]:
-        """Returns the files of the prepared dataset, sorted by path.
+        """Returns the files of the dataset, sorted by path, once it has been prepared.
 
         Args:
-          paths: Directory of the dataset; None for that of TFDS.
+          paths: Directory of the dataset; None to download it.
           print_others: Has no effect.
 
-        Returns:
-          The files; none if the dataset has yet to be downloaded.
-
         Raises:
-          UserError: If there is no such directory or dataset, or it cannot be read.
+          UserError: If there is no such directory or dataset, or it cannot be read or prepared.
+            That it needs a schema is found before it is downloaded.
         """
-        directory = self._describe(paths)["directory"]
+        directory = self._prepare(paths)["directory"]
         if str(paths).startswith(_BUCKETS):  # The store knows the checksums of all files.
             directory = directory.replace(_MOUNT, _BUCKETS, 1)
         return list_files(directory)
@@ -99,16 +97,10 @@ class TfdsSource(TfrecordSource):
           opening: Settings and resources of the conversion.
 
         Raises:
-          UserError: If the dataset cannot be prepared, or is not what the schema says. That it
-            needs a schema is found before it is downloaded.
+          UserError: If the dataset cannot be prepared, or is not what the schema says.
         """
-        facts = self._describe(paths)
+        facts = self._prepare(paths)
         schema = self.load_schema() if self.schema else self._own_schema(facts)
-        if not facts["splits"]:
-            print(
-                f"TensorFlow Datasets prepares {facts['name']} in {facts['directory']}", flush=True
-            )
-            facts = self._describe(paths, "prepare")
         splits: dict[str, list[File]] = {}
         for name, files in facts["splits"].items():
             if name in NAMES:
@@ -116,6 +108,18 @@ class TfdsSource(TfrecordSource):
             else:
                 print(f"left out, being none of train, validation and test: {name}", flush=True)
         return self.open_records(splits, schema, opening)
+
+    def _prepare(self, paths: Paths) -> Any:
+        """Prepares the dataset if necessary, and returns what `describe` returns of it then."""
+        facts = self._describe(paths)
+        if not facts["splits"]:
+            if not self.schema:
+                self._own_schema(facts)  # Raises its errors here already, before a download.
+            print(
+                f"TensorFlow Datasets prepares {facts['name']} in {facts['directory']}", flush=True
+            )
+            facts = self._describe(paths, "prepare")
+        return facts
 
     def _describe(self, paths: Paths, *prepare: str) -> Any:
         """Returns what `describe` returns in another process.
