@@ -29,7 +29,7 @@ def hosts(image, tmp_path_factory):
     directory, shared = tmp_path_factory.mktemp("hosts"), str(tmp_path_factory.getbasetemp())
     key, file = directory / "key", directory / "hosts.txt"
     run("ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", key)
-    docker("build --quiet --tag training-hosts:test -", input=DOCKERFILE.format(image=image))
+    docker("build --quiet --tag training-hosts:test -", typed=DOCKERFILE.format(image=image))
     remove(*NAMES, network="training-hosts")
     docker("network create training-hosts")
     try:

@@ -6,15 +6,16 @@ The program `hey` has to be there. Each server has one core, and each request on
 four fifths of the requests a second that it answers at most.
 """
 
+import functools
 import json
-import os
 import re
 import subprocess
 import sys
-import time
 
 import psutil
 import requests
+
+from tests.programs import run, start, wait_until
 
 _PEER = """
 import sys, fastapi, tensorflow as tf, uvicorn
@@ -43,15 +44,10 @@ def main():
         ("FastAPI", ["-c", _PEER, model, str(_PORT)], "/predict"),
     ):
         url, body = f"http://localhost:{_PORT}{path}", json.dumps({"instances": [json.loads(row)]})
-        with subprocess.Popen(
-            ["taskset", "--cpu-list", "0", sys.executable, *command],
-            env={**os.environ, "CUDA_VISIBLE_DEVICES": "-1"},
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL,
-        ) as server:
-            while not answers(url, body):
-                assert server.poll() is None, command
-                time.sleep(0.2)
+        own = {"env": {"CUDA_VISIBLE_DEVICES": "-1"}, "stdout": subprocess.DEVNULL}
+        with start("taskset", "--cpu-list", 0, sys.executable, *command, **own) as server:
+            ask = functools.partial(requests.post, url, json=json.loads(body), timeout=9)
+            wait_until(ask, 120, 0.2, [requests.ConnectionError])
             most = hey(url, body, 5, 10**6)["rate"]
             before = psutil.Process(server.pid).cpu_times()
             found = hey(url, body, 60, int(0.8 * most / _CLIENTS))
@@ -64,20 +60,10 @@ def main():
         )
 
 
-def answers(url, body):
-    """Returns whether the server answers."""
-    try:
-        return requests.post(url, json=json.loads(body), timeout=9).ok
-    except requests.ConnectionError:
-        return False
-
-
 def hey(url, body, seconds, rate):
     """Sends requests at a rate by each client; returns statuses, rate, and quantiles in ms."""
     line = f"hey -z {seconds}s -c {_CLIENTS} -q {rate} -m POST -T application/json"
-    said = subprocess.run(
-        [*line.split(), "-d", body, url], capture_output=True, text=True, check=True
-    ).stdout
+    said = run(*line.split(), "-d", body, url)
     codes = {code: int(count) for code, count in re.findall(r"\[(\d+)\]\s+(\d+) responses", said)}
     quantiles = {
         f"p{p}": 1e3 * float(re.search(rf"{p}%+ in ([\d.]+) secs", said)[1]) for p in (50, 99)

@@ -17,6 +17,8 @@ from collections.abc import Callable, Mapping
 import numpy as np
 import psutil
 
+from tests.programs import start
+
 Lap = Callable[[], float]  # Runs once; returns its examples.
 Contestants = Callable[[], Mapping[str, Lap]]  # Prepares a race; the last is compared to.
 
@@ -29,13 +31,9 @@ class Child:
 
     def __init__(self, module, *args, python=sys.executable):
         """Starts `python -m module args`."""
-        self._process = subprocess.Popen(
-            [python, "-m", module, *args],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            text=True,
-            env={**os.environ, "TF_CPP_MIN_LOG_LEVEL": "3", "CUDA_VISIBLE_DEVICES": ""},
-        )
+        env = {"TF_CPP_MIN_LOG_LEVEL": "3", "CUDA_VISIBLE_DEVICES": ""}
+        streams = {"stdin": subprocess.PIPE, "stderr": None}
+        self._process = start(python, "-m", module, *args, env=env, **streams)
 
     def __call__(self):
         """Runs a lap; returns its examples."""

@@ -9,8 +9,6 @@ import dataclasses
 import json
 import pathlib
 import shlex
-import subprocess
-import sys
 import tempfile
 
 import yaml
@@ -18,7 +16,7 @@ import yaml
 from common.cli import Parser, run_cli
 from common.errors import UserError
 from common.version import code_version
-from tests.programs import run_python
+from tests.programs import run, run_python
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -109,13 +107,10 @@ def machine():
     In a process that ends: who looks keeps memory.
     """
 
-    def said(*command):
-        return subprocess.run(command, check=True, capture_output=True, text=True).stdout
-
-    about = json.loads(said(sys.executable, "-c", _LOOK).splitlines()[-1])
+    about = json.loads(run_python("-c", _LOOK, stderr=None).splitlines()[-1])
     about |= {"code": code_version(), "driver": None}
     if about["gpus"]:
-        query = said("nvidia-smi", "--query-gpu=driver_version", "--format=csv,noheader")
+        query = run("nvidia-smi", "--query-gpu=driver_version", "--format=csv,noheader")
         about["driver"] = query.split()[0]
     return about
 
