@@ -120,7 +120,7 @@ def test_listed_things_go_into_journal(project, state, bucket, capsys):
 
 
 def test_failure_leaves_others_to_go(project, state, vertex, refused):
-    def refuse(request, parent, id):
+    def refuse(request):
         raise exceptions.PermissionDenied("not you")
 
     vertex.route("POST", "{parent}/customJobs/{id}:cancel", refuse)

@@ -4,6 +4,7 @@ from google.api_core import exceptions
 from google.cloud import aiplatform_v1 as v1
 
 from tests.cleanup.conftest import exit_handler
+from tests.cloud.collection import resource
 
 RUN = project_states.OURS | {"run": "r1"}
 
@@ -56,12 +57,12 @@ def test_failure_cancels_the_other_jobs(vertex, job, cancel_jobs):
     names = [job("RUNNING") for _ in range(4)]
     cancel = vertex.custom_jobs.cancel
 
-    def refuse(request, parent, id):
-        if id == "0":
+    def refuse(request):
+        if resource(request) == names[0]:
             raise exceptions.PermissionDenied("not you")
-        if id == "1":  # It ends by itself just now.
+        if resource(request) == names[1]:  # It ends by itself just now.
             vertex.custom_jobs.items[names[1]].state = "JOB_STATE_SUCCEEDED"
-        return cancel(request, parent, id)
+        return cancel(request)
 
     vertex.route("POST", "{parent}/customJobs/{id}:cancel", refuse)
     with pytest.raises(ExceptionGroup, match="jobs of run r1 that may still run") as failed:

@@ -37,11 +37,11 @@ class Collection:
         if created:
             route("POST", f"{self._path}/{{id}}:cancel", self.cancel)
 
-    def create(self, request, parent):
+    def create(self, request):
         """Adds a resource; clients may give its id as a query parameter, `pipelineJobId`."""
         chosen = request.query.get(f"{self._noun.removesuffix('s')}Id")
-        name = f"{parent}/{self._noun}/{chosen or next(self._ids)}"
-        item = parsed(self._kind, request, parent, name=name)
+        name = f"{request.path}/{chosen or next(self._ids)}"
+        item = parsed(self._kind, request, name=name)
         if item.name in self.items:
             raise exceptions.AlreadyExists(item.name)
         item.create_time = now()
@@ -50,37 +50,42 @@ class Collection:
         self.items[item.name] = item
         return item
 
-    def listed(self, request, parent):
+    def listed(self, request):
         field = re.sub("([A-Z])", r"_\1", self._noun).lower()
         return page(self._listing, field, self.items.values(), request)
 
-    def get(self, request, parent, id):
-        name = f"{parent}/{self._noun}/{id}"
+    def get(self, request):
+        name = resource(request)
         if name not in self.items:
             raise exceptions.NotFound(name)
         return self.items[name]
 
-    def delete(self, request, parent, id):
-        item = self.get(request, parent, id)
+    def delete(self, request):
+        item = self.get(request)
         if self._created and _LIVE.search(item.state.name):
             raise exceptions.FailedPrecondition(f"{item.name} is {item.state.name}")
         del self.items[item.name]
         return operation(item.name, empty_pb2.Empty())
 
-    def cancel(self, request, parent, id):
-        item = self.get(request, parent, id)
+    def cancel(self, request):
+        item = self.get(request)
         if not _LIVE.search(item.state.name):
             raise exceptions.FailedPrecondition(f"{item.name} is {item.state.name}")
         item.state = re.sub("_STATE_.*", "_STATE_CANCELLED", item.state.name)
         return empty_pb2.Empty()
 
 
-def parsed(kind, request, parent, **of_path):
+def resource(request):
+    """Returns the name of the resource, or of all of a kind, that a request is about."""
+    return request.path.partition(":")[0]
+
+
+def parsed(kind, request, **of_path):
     """Returns a request's body with fields that its path has; refuses what breaks a rule."""
     message = kind.from_json(request.body, ignore_unknown_fields=False)
     for name, value in of_path.items():
         setattr(message, name, value)
-    check(message, parent)
+    check(message, request.path)
     return message
 
 

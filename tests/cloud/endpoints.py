@@ -46,27 +46,27 @@ class Endpoints(Collection):
         for id in [*self._servers]:
             self._stop(id)
 
-    def create(self, request, parent):
-        endpoint = super().create(request, parent)
+    def create(self, request):
+        endpoint = super().create(request)
         return operation(endpoint.name, endpoint)
 
-    def update(self, request, parent, id):
+    def update(self, request):
         """Changes the traffic, which is all that a client here changes."""
-        endpoint, mask = self.get(request, parent, id), request.query.get("updateMask")
-        asked = parsed(v1.Endpoint, request, parent, display_name=endpoint.display_name)
+        endpoint, mask = self.get(request), request.query.get("updateMask")
+        asked = parsed(v1.Endpoint, request, display_name=endpoint.display_name)
         require(mask in ("trafficSplit", "traffic_split"), f"update_mask {mask!r}")
         _split(endpoint, endpoint.deployed_models, asked.traffic_split)
         return endpoint
 
-    def delete(self, request, parent, id):
-        endpoint = self.get(request, parent, id)
+    def delete(self, request):
+        endpoint = self.get(request)
         if endpoint.deployed_models:
             raise exceptions.FailedPrecondition(f"{endpoint.name} has deployed models")
-        return super().delete(request, parent, id)
+        return super().delete(request)
 
-    def deploy(self, request, parent, id):
-        endpoint = self.get(request, parent, id)
-        asked = parsed(v1.DeployModelRequest, request, parent, endpoint=endpoint.name)
+    def deploy(self, request):
+        endpoint = self.get(request)
+        asked = parsed(v1.DeployModelRequest, request, endpoint=endpoint.name)
         deployed = asked.deployed_model
         model = self._models.find(deployed.model)
         deployed.id, deployed.create_time = str(next(self._ids)), now()
@@ -76,9 +76,9 @@ class Endpoints(Collection):
         _split(endpoint, [*endpoint.deployed_models, deployed], split or endpoint.traffic_split)
         return operation(endpoint.name, v1.DeployModelResponse(deployed_model=deployed))
 
-    def undeploy(self, request, parent, id):
-        endpoint = self.get(request, parent, id)
-        asked = parsed(v1.UndeployModelRequest, request, parent, endpoint=endpoint.name)
+    def undeploy(self, request):
+        endpoint = self.get(request)
+        asked = parsed(v1.UndeployModelRequest, request, endpoint=endpoint.name)
         gone = asked.deployed_model_id
         others = [each for each in endpoint.deployed_models if each.id != gone]
         if len(others) == len(endpoint.deployed_models):
@@ -90,9 +90,9 @@ class Endpoints(Collection):
         self._stop(gone)
         return operation(endpoint.name, v1.UndeployModelResponse())
 
-    def predict(self, request, parent, id):
+    def predict(self, request):
         """Asks the next server: of a hundred requests each gets as many as its share says."""
-        endpoint = self.get(request, parent, id)
+        endpoint = self.get(request)
         require(len(request.body) <= _MOST_BYTES, "The request size exceeds the limit of 1.5 MB")
         shares = endpoint.traffic_split
         turns = [each for each in endpoint.deployed_models for _ in range(shares.get(each.id, 0))]
@@ -146,10 +146,10 @@ class Batches(Collection):
         super().__init__(route, v1.BatchPredictionJob, "JOB_STATE_PENDING")
         self._models, self._endpoints = models, endpoints
 
-    def create(self, request, parent):
+    def create(self, request):
         """Starts a job; only JSON lines of buckets are read."""
-        model = self._models.find(parsed(v1.BatchPredictionJob, request, parent).model)
-        created = super().create(request, parent)
+        model = self._models.find(parsed(v1.BatchPredictionJob, request).model)
+        created = super().create(request)
         created.model_version_id = model.version_id
         threading.Thread(target=self._run, args=(created, model), daemon=True).start()
         return created

@@ -11,7 +11,7 @@ from google.api_core import exceptions
 from google.cloud import aiplatform_v1 as v1
 from google.protobuf import empty_pb2
 
-from tests.cloud.collection import now, operation, page, parsed
+from tests.cloud.collection import now, operation, page, parsed, resource
 from tests.cloud.rules import check
 
 
@@ -24,18 +24,20 @@ class Models:
         self._numbers = collections.defaultdict(lambda: itertools.count(1))
         route("POST", "{parent}/models:upload", self.upload)
         route("GET", "{parent}/models", self.list_models)
-        route("GET", "{parent}/models/{id}(?:@{version})?", self.get)
+        route("GET", "{parent}/models/{id}(?:@{id})?", self.get)
         route("GET", "{parent}/models/{id}:listVersions", self.list_versions)
-        route("POST", "{parent}/models/{id}@{version}:mergeVersionAliases", self.merge_aliases)
-        route("DELETE", "{parent}/models/{id}@{version}:deleteVersion", self.delete_version)
+        route("POST", "{parent}/models/{id}@{id}:mergeVersionAliases", self.merge_aliases)
+        route("DELETE", "{parent}/models/{id}@{id}:deleteVersion", self.delete_version)
         route("DELETE", "{parent}/models/{id}", self.delete)
 
-    def upload(self, request, parent):
+    def upload(self, request):
         """Adds a model, by `modelId` if that is given, or a version of `parentModel`."""
         asked = v1.UploadModelRequest.from_json(request.body, ignore_unknown_fields=False)
         model = asked.model
-        model.name = asked.parent_model or f"{parent}/models/{asked.model_id or next(self._ids)}"
-        check(model, parent)
+        model.name = (
+            asked.parent_model or f"{resource(request)}/{asked.model_id or next(self._ids)}"
+        )
+        check(model, request.path)
         if asked.parent_model:
             versions = self._of(model.name)
         elif model.name in self.versions:
@@ -52,38 +54,38 @@ class Models:
         answer = v1.UploadModelResponse(model=model.name, model_version_id=model.version_id)
         return operation(model.name, answer)
 
-    def list_models(self, request, parent):
+    def list_models(self, request):
         """The default version of every model, in the order of their making."""
         models = [self.find(name) for name in self.versions]
         return page(v1.ListModelsResponse, "models", models, request)
 
-    def get(self, request, parent, id, version):
+    def get(self, request):
         """A version by number or alias; without either the default one."""
-        return self.find(f"{parent}/models/{id}@{version or 'default'}")
+        return self.find(resource(request))
 
-    def list_versions(self, request, parent, id):
+    def list_versions(self, request):
         """All versions of a model; their names end with `@VERSION`."""
         versions = [
-            v1.Model(m, name=f"{m.name}@{m.version_id}") for m in self._of(f"{parent}/models/{id}")
+            v1.Model(m, name=f"{m.name}@{m.version_id}") for m in self._of(resource(request))
         ]
         return page(v1.ListModelVersionsResponse, "models", versions, request)
 
-    def merge_aliases(self, request, parent, id, version):
+    def merge_aliases(self, request):
         """Adds aliases to a version, taking them from others; `-alias` removes one."""
-        model = self.get(request, parent, id, version)
-        asked = parsed(v1.MergeVersionAliasesRequest, request, parent, name=model.name)
+        model = self.get(request)
+        asked = parsed(v1.MergeVersionAliasesRequest, request, name=model.name)
         self._move(model, asked.version_aliases)
         return model
 
-    def delete_version(self, request, parent, id, version):
+    def delete_version(self, request):
         """Deletes a version."""
-        model = self.get(request, parent, id, version)
+        model = self.get(request)
         self._of(model.name).remove(model)
         return operation(model.name, empty_pb2.Empty())
 
-    def delete(self, request, parent, id):
+    def delete(self, request):
         """Deletes a model with all its versions."""
-        model = self.get(request, parent, id, "")
+        model = self.get(request)
         del self.versions[model.name]
         return operation(model.name, empty_pb2.Empty())
 
@@ -93,7 +95,7 @@ class Models:
         for model in self._of(name):
             if (version or "default") in (model.version_id, *model.version_aliases):
                 return model
-        raise exceptions.NotFound(f"{name}@{version}")
+        raise exceptions.NotFound(f"{name}@{id}")
 
     def _of(self, name):
         if name not in self.versions:

@@ -1,6 +1,6 @@
 """The published rules of Vertex AI's messages, which `rules.yaml` lists with their sources.
 
-check(model, "projects/p/locations/us-central1")  # InvalidArgument, which names the wrong fields
+check(model, "projects/p/locations/l/models")  # InvalidArgument, which names the wrong fields
 """
 
 import datetime
@@ -28,9 +28,9 @@ for _row in _TABLE["machines"]:
                 MACHINES[_use][f"{_family}{_number}{_unit}"] = _counts
 
 
-def check(message, parent):
-    """Refuses a resource or request for a location, in Google's words, if a rule is broken."""
-    faults = [f"{i}.Field: {fault}\t" for i, fault in enumerate(_faults(message, parent, ""), 1)]
+def check(message, path):
+    """Refuses what is sent to a path, in Google's words, if a rule is broken."""
+    faults = [f"{i}.Field: {fault}\t" for i, fault in enumerate(_faults(message, path, ""), 1)]
     if faults:
         raise exceptions.InvalidArgument(f"List of found errors:\t{''.join(faults)}")
 
@@ -53,12 +53,12 @@ def read(message, path):
     return message.name if isinstance(message, enum.Enum) and message else message
 
 
-def _faults(message, parent, place):
+def _faults(message, path, place):
     """Yields path and fault of each wrong field."""
     for rule in rules(type(message)):
         value = read(message, rule["field"])
         applies = all(read(message, at) == only for at, only in rule.get("when", {}).items())
-        if applies and not _holds(rule["rule"], rule.get("value"), value, message, parent):
+        if applies and not _holds(rule["rule"], rule.get("value"), value, message, path):
             at = place + rule["field"].replace(".0", "[0]")
             yield f"{at}; Message: {value!r:.200} breaks {rule['rule']} {rule.get('value', '')}"
     for name, field in type(message).meta.fields.items():
@@ -68,10 +68,10 @@ def _faults(message, parent, place):
             # An empty worker pool is one that is left out.
             if isinstance(item, proto.Message) and (item or name != "worker_pool_specs"):
                 at = f"{name}[{index}]" if field.repeated else name
-                yield from _faults(item, parent, f"{place}{at}.")
+                yield from _faults(item, path, f"{place}{at}.")
 
 
-def _holds(rule, bound, value, message, parent):
+def _holds(rule, bound, value, message, path):
     match rule:
         case "required":
             return value
@@ -107,4 +107,4 @@ def _holds(rule, bound, value, message, parent):
         case "not_below":
             return value >= read(message, bound)
         case "region":
-            return f"/{parent.rpartition('/')[2]}/" in value
+            return f"/{path.split('/')[3]}/" in value

@@ -26,7 +26,7 @@ from tests.cloud.machines import Run
 from tests.cloud.models import Models
 from tests.programs import start_python
 
-_PARTS = {"parent": r"projects/[^/]+/locations/[^/]+", "id": r"[^/:@]+", "version": r"[^/:@]+"}
+_PARENT, _ID = r"(projects/[^/]+/locations/[^/]+)", "[^/:@]+"
 _State = v1.PipelineState
 _DEFAULT_ACCOUNT = "123456789-compute@developer.gserviceaccount.com"
 _N2_QUOTA = "aiplatform.googleapis.com/custom_model_training_n2_cpus"
@@ -56,28 +56,27 @@ class Vertex:
         self.models = Models(self.route)
         self.endpoints = Endpoints(self.route, self.models)
         self.batches = Batches(self.route, self.models, self.endpoints)
-        self.route("GET", r"{parent}/\w+/{id}/operations/(?P<number>\d+)", self._get_operation)
+        self.route("GET", r"{parent}/\w+/{id}/operations/\d+", self._get_operation)
 
     def route(self, method, pattern, handler):
         """Lets `handler` answer requests for a path behind `/v1/`, before earlier handlers.
 
-        It gets the `Request` and the pattern's parts as named arguments. It returns a message of
-        the API, or raises one of google.api_core.exceptions.
+        It gets the `Request`, whose path begins behind that. It returns a message of the API, or
+        raises one of google.api_core.exceptions.
         """
-        for name, part in _PARTS.items():
-            pattern = pattern.replace(f"{{{name}}}", f"(?P<{name}>{part})")
-        self._routes.insert(0, (method, re.compile(f"/(?:v1|v1beta1|ui)/{pattern}"), handler))
+        pattern = pattern.replace("{parent}", _PARENT).replace("{id}", _ID)
+        self._routes.insert(0, (method, re.compile(pattern), handler))
 
     def answer(self, request):
         """The answer of the API."""
-        path = urllib.parse.unquote(request.path)
+        path = re.sub("^/(v1|v1beta1|ui)/", "", urllib.parse.unquote(request.path))
         for method, pattern, handler in self._routes:
             if method == request.method and (match := pattern.fullmatch(path)):
-                if match["parent"] != self.parent:
-                    raise exceptions.PermissionDenied(f"Permission denied on {match['parent']}")
+                if match[1] != self.parent:
+                    raise exceptions.PermissionDenied(f"Permission denied on {match[1]}")
                 try:
                     with self._lock:
-                        message = handler(request, **match.groupdict())
+                        message = handler(request._replace(path=path))
                         is_begun = method != "GET" and isinstance(message, operations_pb2.Operation)
                         if is_begun:
                             message = self._begin(message)
@@ -97,11 +96,10 @@ class Vertex:
         self._operations[operation.name] = [running] * self.polls + [operation]
         return running
 
-    def _get_operation(self, request, **_):
-        name = re.sub("^/[^/]+/", "", request.path)
-        if name not in self._operations:
-            raise exceptions.NotFound(name)
-        seen = self._operations[name]
+    def _get_operation(self, request):
+        if request.path not in self._operations:
+            raise exceptions.NotFound(request.path)
+        seen = self._operations[request.path]
         return seen.pop(0) if seen[1:] else seen[0]
 
 
@@ -129,11 +127,11 @@ class LiveVertex(Vertex):
         self.route("POST", "{parent}/pipelineJobs/{id}:cancel", self._cancel_pipeline)
         self.route("GET", "{parent}/pipelineJobs/{id}", self._get_pipeline)
 
-    def _create_job(self, request, parent):
+    def _create_job(self, request):
         account = v1.CustomJob.from_json(request.body).job_spec.service_account
         # Without an account it acts as Vertex AI's own agent, which may do what a job does.
         environment = self._iam.start_as(request, account) if account else {}
-        job = self.custom_jobs.create(request, parent)
+        job = self.custom_jobs.create(request)
         pools = job.job_spec.worker_pool_specs
         if any(pool.machine_spec.machine_type.startswith("n2-") for pool in pools):
             del self.custom_jobs.items[job.name]
@@ -142,10 +140,11 @@ class LiveVertex(Vertex):
         self.runs[run.number] = run
         return job
 
-    def _cancel_job(self, request, parent, id):
-        answer = self.custom_jobs.cancel(request, parent, id)
-        if not self.runs[id].job.end_time:
-            self.runs[id].job.state = v1.JobState.JOB_STATE_CANCELLING  # Its replicas save.
+    def _cancel_job(self, request):
+        answer = self.custom_jobs.cancel(request)
+        job = self.custom_jobs.get(request)
+        if not job.end_time:
+            job.state = v1.JobState.JOB_STATE_CANCELLING  # Its replicas save.
         return answer
 
     def fire(self, number):
@@ -156,20 +155,22 @@ class LiveVertex(Vertex):
             query = {"pipelineJobId": f"training-{number}-{time.time_ns()}"}
             body = v1.PipelineJob.to_json(job).encode()
             maker = self._makers[schedule.name]
-            self._create_pipeline(Request("POST", "", "", query, maker, body), self.parent)
+            path = f"{self.parent}/pipelineJobs"
+            self._create_pipeline(Request("POST", "", path, query, maker, body))
 
-    def _create_schedule(self, request, parent):
+    def _create_schedule(self, request):
         """Adds a schedule; that its runs are its maker's, as if sent by them, is a guess."""
-        schedule = self.schedules.create(request, parent)
+        schedule = self.schedules.create(request)
         self._makers[schedule.name] = dict(request.headers)
         return schedule
 
-    def _get_pipeline(self, request, parent, id):
+    def _get_pipeline(self, request):
         """The job with what its tasks do, by the log of kfp.local."""
-        job = self.pipeline_jobs.get(request, parent, id)
+        job = self.pipeline_jobs.get(request)
         tasks = []  # of a loop several have one name
         last = ""  # line of a task's: that Vertex AI has it as the error of a task is a guess
-        for line in (self._logs / id / "pipeline.log").read_text(errors="replace").splitlines():
+        log = self._logs / job.name.rpartition("/")[2] / "pipeline.log"
+        for line in log.read_text(errors="replace").splitlines():
             text = ANSI.sub("", line)
             if event := step_event(text[11:]):  # behind the date
                 name, state = event
@@ -187,10 +188,10 @@ class LiveVertex(Vertex):
         job.job_detail.task_details = tasks
         return job
 
-    def _create_pipeline(self, request, parent):
+    def _create_pipeline(self, request):
         account = v1.PipelineJob.from_json(request.body).service_account or _DEFAULT_ACCOUNT
         environment = self._iam.start_as(request, account)
-        job = self.pipeline_jobs.create(request, parent)
+        job = self.pipeline_jobs.create(request)
         logs = self._logs / job.name.rpartition("/")[2]
         logs.mkdir(parents=True)
         actor = self._iam.caller(request, account)
@@ -236,8 +237,8 @@ class LiveVertex(Vertex):
         else:
             job.state = _State.PIPELINE_STATE_SUCCEEDED
 
-    def _cancel_pipeline(self, request, parent, id):
-        job = self.pipeline_jobs.get(request, parent, id)
+    def _cancel_pipeline(self, request):
+        job = self.pipeline_jobs.get(request)
         job.state = _State.PIPELINE_STATE_CANCELLING
         self._pipelines[job.name].terminate()
         return empty_pb2.Empty()

@@ -50,12 +50,12 @@ def test_interrupted_promotion_leaves_champion(store, add, vertex):
     store.promote("m", "1")
     merge, calls = vertex.models.merge_aliases, itertools.count()
 
-    def refuse_second(request, **place):
+    def refuse_second(request):
         if next(calls):
             raise exceptions.PermissionDenied("not now")
-        return merge(request, **place)
+        return merge(request)
 
-    vertex.route("POST", "{parent}/models/{id}@{version}:mergeVersionAliases", refuse_second)
+    vertex.route("POST", "{parent}/models/{id}@{id}:mergeVersionAliases", refuse_second)
     with user_error("not now"):
         store.promote("m", "2")
     assert store.aliases("m")["champion"] == "1"

@@ -66,11 +66,11 @@ def test_interrupted_proof_deletes_all(vertex, broken, capsys):
     """Also if a request to delete gets no answer."""
     broken_off, delete = [], vertex.custom_jobs.delete
 
-    def answer(request, parent, id):
-        if id not in broken_off:
-            broken_off.append(id)
+    def answer(request):
+        if request.path not in broken_off:
+            broken_off.append(request.path)
             raise ResetError
-        return delete(request, parent, id)
+        return delete(request)
 
     vertex.route("DELETE", "{parent}/customJobs/{id}", answer)
     bucket = mock.Mock(**{"list_blobs.return_value": [blob := mock.Mock()]})

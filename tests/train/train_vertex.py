@@ -51,8 +51,9 @@ class Training:
     def record(self):
         return json.loads((self.files / "attempts.json").read_text())
 
-    def _get(self, request, parent, id):
-        job = self.vertex.custom_jobs.get(request, parent, id)
+    def _get(self, request):
+        job = self.vertex.custom_jobs.get(request)
+        id = job.name.rpartition("/")[2]
         if job.state.name == "JOB_STATE_PENDING":
             job.state = v1.JobState.JOB_STATE_RUNNING
             self._log(id, "chief-0")

@@ -125,9 +125,9 @@ def test_unsent_resume_changes_nothing(run, attempts, is_visible, answer, is_mad
     create, send, before = run.vertex.pipeline_jobs.create, requests.Session.send, run.objects()
     calls = []
 
-    def refuse(request, parent):
+    def refuse(request):
         if is_made and answer == 503:
-            create(request, parent)
+            create(request)
         raise exceptions.from_http_status(answer, "no")
 
     def count(*request, **options):
@@ -199,8 +199,8 @@ def test_expired_training_is_no_cancellation(run, capsys, state, message):
     """The run of either has been cancelled, but one by `follow`, as it would never have ended."""
     create = run.vertex.pipeline_jobs.create
 
-    def cancelled(request, parent):
-        job = create(request, parent)
+    def cancelled(request):
+        job = create(request)
         run.train(0, f"JOB_STATE_{state}")
         job.state = "PIPELINE_STATE_CANCELLED"
         return job

@@ -29,9 +29,9 @@ def failing(training, error, number=1, is_made=False):
     """Answers the submission with this number with an error, after the job was made or before."""
     create, numbers = training.vertex.custom_jobs.create, itertools.count(1)
 
-    def answer(request, parent):
+    def answer(request):
         is_due = next(numbers) == number
-        job = create(request, parent) if is_made or not is_due else None
+        job = create(request) if is_made or not is_due else None
         if is_due:
             raise error
         return job
