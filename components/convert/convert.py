@@ -141,7 +141,6 @@ def _convert(
             directory=folder,
             splits=splits,
             shards=options.shards,
-            shard_bytes=max(1, int(options.shard_mb * 1e6)),
             map=lambda function, tasks: [result for _, result in sorted(run(function, tasks))],
         )
         with readable(f"dataset {options.dataset!r}"):
@@ -239,8 +238,7 @@ def write_piece(examples: Examples, splits: Splits, number: int, directory: str)
       its statistics.
 
     Raises:
-      UserError: If a record cannot be used, or if the schema assigns records to splits and the
-        source has splits of its own.
+      UserError: If a record cannot be used.
     """
     piece, layout = examples.pieces[number], examples.layout()
     # Shards are numbered by split.

@@ -4,7 +4,7 @@ import dataclasses
 import re
 
 from common.cli import Flags, flag
-from common.flags import Kind, at_least, local, place, positive, share
+from common.flags import Kind, at_least, local, place, share
 from components.convert.sources.downloads import OFFERED
 from components.convert.sources.registry import SOURCES, TFDS
 
@@ -63,13 +63,8 @@ class Options(Flags):
     shards: int | None = flag(
         at_least(1, _MOST_SHARDS),
         "files of the training split, about; the others get as many in proportion; of tfrecord a "
-        "file is a file. Without it there are 16, fewer of small data, more if --shard-mb says so",
-    )
-    shard_mb: float = flag(
-        positive,
-        "megabytes of the source that make a file at most, about, without --shards",
-        default=128.0,
-        metavar="MB",
+        "file is a file. Without it there are 16, fewer of small data, more if each would take "
+        "more than 128 MB of the source",
     )
     test_fraction: float = flag(
         share,
@@ -114,17 +109,12 @@ class Options(Flags):
     def arguments(self) -> dict[str, str | int | float]:
         """Options that decide the content of the dataset, by name, without those that are None.
 
-        No path is among them, and `shard_mb` only without `shards`. Fractions are floats. The
-        source adds the content of its schema.
+        No path is among them. Fractions are floats. The source adds the content of its schema.
         """
         names = ("dataset", "image_size", "encoding", "shards", "split_seed", "skip_bad")
         decisive = {name: getattr(self, name) for name in names if getattr(self, name) is not None}
-        numbers = (
-            "validation_fraction",
-            "test_fraction",
-            *(["shard_mb"] if self.shards is None else []),
-        )
-        return {**decisive, **{name: float(getattr(self, name)) for name in numbers}}
+        fractions = ("validation_fraction", "test_fraction")
+        return {**decisive, **{name: float(getattr(self, name)) for name in fractions}}
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

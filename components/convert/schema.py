@@ -332,11 +332,6 @@ class ImageSchema(_Schema, _Predicted):
             document["classes"] = [str(first + i) for i in range(count)]
         return document
 
-    @property
-    def first_label(self) -> int:
-        """Number of the first class."""
-        return self.label_offset
-
 
 class TableSchema(_Schema):
     """Schema of a table: its columns, what is predicted, and what a model takes.
@@ -367,11 +362,6 @@ class TableSchema(_Schema):
             else column
             for name, column in columns.items()
         }
-
-    @property
-    def ignore_others(self) -> bool:
-        """True if the source may have columns that the schema does not have."""
-        return self.other_columns == "ignore"
 
     @property
     def stored(self) -> list[Column]:

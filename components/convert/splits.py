@@ -12,7 +12,6 @@ from collections.abc import Collection, Mapping
 
 import numpy as np
 
-from common.errors import UserError
 from components.convert.hashes import splitmix64
 
 SPLITS = ("train", "validation", "test")
@@ -55,17 +54,7 @@ class Splits:
           natives: All splits that the source has.
           assigned: By split, bool [N]: which records the schema assigns to it. No hash decides on
             such a split.
-
-        Raises:
-          UserError: If the schema assigns records, and the source has splits other than `train`.
         """
-        assigned = assigned or {}
-        if assigned and set(natives) != {"train"}:
-            own = ", ".join(sorted({*natives} - {"train"}))
-            raise UserError(
-                f"split: the source has its own {own}; take split out of the schema, or give "
-                "training files only"
-            )
         result = np.full(len(keys), SPLITS.index(native), np.int8)
         if native != "train":
             return result
@@ -78,5 +67,5 @@ class Splits:
             if split in natives:
                 continue
             chosen = splitmix64(seed, keys) < np.uint64(fraction * 2**64)
-            result[assigned.get(split, chosen)] = SPLITS.index(split)
+            result[(assigned or {}).get(split, chosen)] = SPLITS.index(split)
         return result

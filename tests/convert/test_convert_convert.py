@@ -33,13 +33,6 @@ def test_dataset_holds_its_source(tmp_path, convert_idx, shards, expected):
         assert split.examples == len(labels) == sum(shard.examples for shard in split.shards)
 
 
-def test_shards_by_size(tmp_path, convert_idx):
-    make_idx(tmp_path / "source", size=(28, 28), train=4000, test=300)
-    splits = convert_idx(shard_mb=0.5).splits
-    sizes = [shard.bytes for shard in splits["train"].shards]
-    assert 5 <= len(sizes) <= 9 and max(sizes) < 700_000 and len(splits["test"].shards) == 1
-
-
 def test_training_examples_are_needed(tmp_path, convert_idx):
     make_idx(tmp_path / "source", train=3)
     with pytest.raises(UserError, match="'idx': there are no training examples"):

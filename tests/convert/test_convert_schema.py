@@ -56,7 +56,7 @@ def test_table_schema_file(read):
     assert (seconds.header, seconds.dtype, company.default) == ("Trip Seconds", "int64", "")
     assert repr(tips.default) == "0.0"
     assert (schema.label.classes, schema.label.columns) == (("no", "yes"), {"tips", "fare"})
-    assert (schema.missing, schema.ignore_others, schema.delimiter) == (("", "NA"), False, None)
+    assert (schema.missing, schema.other_columns, schema.delimiter) == (("", "NA"), "refuse", None)
     assert schema.wide[2].encoding == Encoding(
         kind="cross", columns=("fare", "seconds"), hash_buckets=99
     )

@@ -17,3 +17,6 @@ def test_pieces_cover_each_record_once(train, others, shards, count):
     for split in num_bytes:
         parts = [piece.part for piece in pieces if piece.split == split]
         assert [i for part in parts for i in range(*part)] == list(range(count))
+    for piece in pieces if not shards else ():
+        record_bytes = num_bytes[piece.split] / count
+        assert piece.num_bytes <= opening.shard_bytes + record_bytes

@@ -3,7 +3,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from common.errors import UserError
 from components.convert.hashes import splitmix64
 from components.convert.splits import Splits
 
@@ -46,5 +45,3 @@ def test_schema_decides_before_hash():
     later = {"test": rows >= 80, "validation": rows >= 70}
     places = assign(Splits(), keys, assigned=later)
     assert places.tolist() == [0] * 70 + [1] * 10 + [2] * 20
-    with pytest.raises(UserError, match="the source has its own test"):
-        assign(Splits(), keys, natives=("train", "test"), assigned=later)

@@ -43,7 +43,7 @@ def refuse_others(names: Set[str], wanted: Set[str], schema: TableSchema) -> Non
     Raises:
       UserError: If there are other names, and the schema does not ignore them.
     """
-    if not schema.ignore_others and (others := sorted(names - wanted)):
+    if schema.other_columns != "ignore" and (others := sorted(names - wanted)):
         raise UserError(
             f"{unknown('column', others[0], wanted)}; add it to the schema, or 'other_columns: "
             "ignore'"

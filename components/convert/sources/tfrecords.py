@@ -201,7 +201,7 @@ def _label(record: Record, schema: ImageSchema) -> tuple[int | float, ...]:
 
 def _class(record: Record, schema: ImageSchema) -> int:
     value = record.value(schema.label or "", "int64", "bytes")
-    allowed: Sequence[Any] = range(schema.first_label, schema.first_label + len(schema.classes))
+    allowed: Sequence[Any] = range(schema.label_offset, schema.label_offset + len(schema.classes))
     if isinstance(value, bytes):
         allowed, value = schema.classes, value.decode(errors="backslashreplace")
     if value not in allowed:
