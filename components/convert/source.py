@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import abc
 import dataclasses
+import functools
 import hashlib
 import itertools
 import math
@@ -20,6 +21,7 @@ import os
 import pathlib
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from textwrap import shorten
 from typing import Any
 
 import numpy as np
@@ -34,7 +36,7 @@ from components.convert.splits import Splits
 
 LABEL = "label"
 Paths = str | Sequence[str] | None  # What `--source` gives: a path, several, or nothing.
-_MOST_NAMES = 5  # Longest list of names in a printed line.
+_WIDTH = 200  # Most characters of a list of names in a printed line.
 # Without `--shards`, small data make pieces of this size, and larger data about this many pieces.
 _MIN_PIECE_BYTES, _USUAL_PIECES = 4_000_000, 16
 _STRING_BYTES = 1 << 24  # Largest size of a string.
@@ -241,7 +243,7 @@ class Source(abc.ABC):
         return path
 
     def locate_files(
-        self, paths: Paths, wanted: str, list_inside: Callable[[str], list[File]]
+        self, paths: Paths, wanted: str, patterns: Mapping[str, re.Pattern[str]]
     ) -> list[File]:
         """Returns the files that `--source` gives, those in a folder as `list_inside` finds them.
 
@@ -251,7 +253,7 @@ class Source(abc.ABC):
         """
         located = self.locate(paths, wanted)
         return existing_files(
-            [f for path, file in located for f in ([file] if file else list_inside(path))]
+            [f for path, file in located for f in ([file] if file else list_inside(path, patterns))]
         )
 
 
@@ -360,10 +362,8 @@ def image_feature(
     )
 
 
-def list_inside(
-    folder: str, patterns: Mapping[str, re.Pattern[str]], *, print_others: bool
-) -> list[File]:
-    """Returns the files below a folder that match a pattern, sorted by path.
+def list_inside(folder: str, patterns: Mapping[str, re.Pattern[str]]) -> list[File]:
+    """Returns the files below a folder that match a pattern, sorted by path; prints the others.
 
     The first pattern that matches any file decides. Files that are hidden (by a name of a file or
     folder with `.` or `_` in front) or special are left out.
@@ -371,7 +371,6 @@ def list_inside(
     Args:
       folder: Path of the folder.
       patterns: Patterns for paths within the folder, by what such files are called in messages.
-      print_others: Whether to print which other files are left out.
 
     Raises:
       UserError: If no file matches.
@@ -386,12 +385,17 @@ def list_inside(
         }
         if taken:
             others = [name for name in visible if name not in taken]
-            if print_others and others:
-                listed = ", ".join(others[:_MOST_NAMES])
-                more = f" and {len(others) - _MOST_NAMES:,} more" * (len(others) > _MOST_NAMES)
-                print(f"{folder}: left out: {listed}{more} (only {kind} are read)", flush=True)
+            if others:
+                listed = shorten(", ".join(others), _WIDTH)
+                _print_once(f"{folder}: left out: {listed} (only {kind} are read)")
             return [*taken.values()]
     raise UserError(f"{folder}: holds no {kind}")
+
+
+# The files of a source are listed for its plan, and again when it is opened.
+@functools.cache
+def _print_once(line: str) -> None:
+    print(line, flush=True)
 
 
 def relative_names(files: Sequence[File]) -> dict[File, str]:

@@ -318,13 +318,13 @@ class FolderSource(Source):
         return [*itertools.chain(*self._find(paths).values())]
 
     def open(self, paths: Paths, opening: Opening) -> FolderExamples:
-        """Prints what is left out, reads the heads of all images, and decides how they are stored.
+        """Reads the heads of all images, and decides how they are stored.
 
         Raises:
           UserError: For each reason of `files` and `choose_storage`; if there are fewer than two
             classes, one has no images in `train`, or the name of one is not UTF-8.
         """
-        images = self._find(paths, print_others=True)
+        images = self._find(paths)
         class_names = sorted({*map(_class, images["train"])})
         for name in sorted({*map(_class, itertools.chain(*images.values()))}):
             if any("\ud800" <= character <= "\udfff" for character in name):
@@ -347,14 +347,14 @@ class FolderSource(Source):
         )
         return examples.choose_storage(opening, self.image_size, self.encoding)
 
-    def _find(self, paths: Paths, *, print_others: bool = False) -> dict[str, list[File]]:
-        """Returns the images of each split, sorted as in `files`; can print what is left out.
+    def _find(self, paths: Paths) -> dict[str, list[File]]:
+        """Returns the images of each split, sorted as in `files`, and prints what is left out.
 
         A `UserError` is raised if there is no such folder, or it has no images for training.
         """
         root = self.locate_folder(paths, f"DIR, with {_LAYOUT}")
         images: dict[str, list[File]] = {split: [] for split in SPLITS}
-        for file in existing_files(list_inside(root, _PATTERNS, print_others=print_others)):
+        for file in existing_files(list_inside(root, _PATTERNS)):
             *folders, _, _ = file.path[len(root) :].strip("/").split("/")
             images[NAMES[folders[0].lower()] if folders else "train"].append(file)
         if not images["train"]:

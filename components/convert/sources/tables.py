@@ -34,7 +34,6 @@ from components.convert.source import (
     Paths,
     Piece,
     Source,
-    list_inside,
 )
 from components.convert.sources.unpacking import plain_path
 from components.convert.splits import SPLITS, Splits
@@ -78,7 +77,19 @@ class TableSource(Source):
           UserError: If a path has no such files, a file is given twice, or lies there both packed
             and not.
         """
-        return self._files(paths, print_others=False)
+        endings = ENDINGS[self.kind]
+        pattern = re.compile(rf"(?is).*\.({'|'.join(endings)})(\.gz|\.zst)?")
+        named = f"*.{' or *.'.join(endings)} files, or such with .gz or .zst behind"
+        wanted = f"FILE..., its *.{endings[0]} files or a directory of them"
+        files = self.locate_files(paths, wanted, {named: pattern})
+        names = {file.path for file in files}
+        for path in names:
+            if (plain := re.sub(r"(?i)\.(gz|zst)$", "", path)) in names - {path}:
+                raise UserError(
+                    f"{path}: is packed, and {os.path.basename(plain)} beside it is not; delete "
+                    "one of them"
+                )
+        return files
 
     def open(self, paths: Paths, opening: Opening) -> Examples:
         """Checks and stages all rows; a `UserError` if they are not what the schema says."""
@@ -86,7 +97,7 @@ class TableSource(Source):
         from components.convert.sources.staging import Staging
 
         schema = table_schema(self.schema, self.name, delimited=self.kind == "csv")
-        files = self._files(paths, print_others=True)
+        files = self.files(paths)
         staged = os.path.join(opening.directory, "train.arrow")
         with Staging(schema, staged, skip_bad=self.skip_bad or 0) as staging:
             for file, path in _plain_files(files, opening.directory):
@@ -99,23 +110,6 @@ class TableSource(Source):
                     else:
                         staging.add_parquet(path, file.path)
         return _examples(schema, staging, staged, opening, files[0].path)
-
-    def _files(self, paths: Paths, *, print_others: bool) -> list[File]:
-        endings = ENDINGS[self.kind]
-        pattern = re.compile(rf"(?is).*\.({'|'.join(endings)})(\.gz|\.zst)?")
-        named = f"*.{' or *.'.join(endings)} files, or such with .gz or .zst behind"
-        wanted = f"FILE..., its *.{endings[0]} files or a directory of them"
-        files = self.locate_files(
-            paths, wanted, lambda f: list_inside(f, {named: pattern}, print_others=print_others)
-        )
-        names = {file.path for file in files}
-        for path in names:
-            if (plain := re.sub(r"(?i)\.(gz|zst)$", "", path)) in names - {path}:
-                raise UserError(
-                    f"{path}: is packed, and {os.path.basename(plain)} beside it is not; delete "
-                    "one of them"
-                )
-        return files
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

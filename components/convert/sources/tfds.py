@@ -55,12 +55,11 @@ class TfdsSource(TfrecordSource):
     One with an 8-bit image and a class needs no schema.
     """
 
-    def files(self, paths: Paths, *, print_others: bool = False) -> list[File]:
+    def files(self, paths: Paths) -> list[File]:
         """Returns the files of the dataset, sorted by path, once it has been prepared.
 
         Args:
           paths: Directory of the dataset; None to download it.
-          print_others: Has no effect.
 
         Raises:
           UserError: If there is no such directory or dataset, or it cannot be read or prepared.

@@ -31,7 +31,6 @@ from components.convert.source import (
     Piece,
     Source,
     image_feature,
-    list_inside,
     relative_names,
 )
 from components.convert.sources.images import ImageExamples, Picture
@@ -68,17 +67,15 @@ class TfrecordSource(Source):
     image_size: tuple[int, int] | None = None
     encoding: str | None = None
 
-    def files(self, paths: Paths, *, print_others: bool = False) -> list[File]:
-        """Returns the files, in order; can print what is left out of a folder.
+    def files(self, paths: Paths) -> list[File]:
+        """Returns the files, in order, and prints what is left out of a folder.
 
         Raises:
           UserError: If a path has no files, a file is given twice, or there is no schema. In that
             case, the message lists what the first record holds.
         """
-        inside = functools.partial(list_inside, patterns=_PATTERNS, print_others=print_others)
-        files = self.locate_files(
-            paths, "FILE..., its TFRecord files or a directory of them", inside
-        )
+        wanted = "FILE..., its TFRecord files or a directory of them"
+        files = self.locate_files(paths, wanted, _PATTERNS)
         if self.schema is None:
             first = _first_record(files)
             listed = ", ".join(
@@ -92,13 +89,13 @@ class TfrecordSource(Source):
         return files
 
     def open(self, paths: Paths, opening: Opening) -> Examples:
-        """Finds the split of each file, and prints what is left out of a folder.
+        """Finds the split of each file.
 
         Raises:
           UserError: If the names of the files do not say clearly which splits they are for, there
             are no files or no schema, or the records are not what the schema says.
         """
-        splits = _split_files(self.files(paths, print_others=True))
+        splits = _split_files(self.files(paths))
         return self.open_records(splits, self.load_schema(), opening)
 
     def load_schema(self) -> ImageSchema:
