@@ -133,13 +133,7 @@ def format_number(value: float | None, unit: str | None = None) -> str:
         return f"{datetime.datetime.fromtimestamp(value, datetime.UTC):%Y-%m-%d %H:%M:%S}"
     if isinstance(value, int):
         return f"{value:,}"
-    return (
-        f"{value:,.4g}"
-        if abs(value) < 1e4
-        else f"{value:,.0f}"
-        if abs(value) < 1e15
-        else f"{value:.4g}"
-    )
+    return f"{value:,.0f}" if 1e4 <= abs(value) < 1e15 else f"{value:,.4g}"
 
 
 def _histogram(name: str, samples: Sequence[Sequence[Any]], *, is_categorical: bool) -> Histogram:

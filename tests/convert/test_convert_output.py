@@ -88,15 +88,10 @@ def test_lost_manifest_is_named(tmp_path, fails):
     assert "'dataset.html', whose manifest is gone" in fails("--output", tmp_path)
 
 
-@pytest.mark.parametrize("is_lost", [True, False])
-def test_convert_again_refuses_damaged_shard(idx, tmp_path, is_lost):
+def test_convert_again_refuses_damaged_shard(idx, tmp_path):
     convert(idx)
-    shard = tmp_path / "out/train-00001.tfrecord"
-    if is_lost:
-        shard.unlink()
-    else:
-        _flip_unseen(shard)
-    with pytest.raises(UserError, match=shard.name):
+    _flip_unseen(tmp_path / "out/train-00001.tfrecord")
+    with pytest.raises(UserError, match=r"train-00001\.tfrecord is missing or damaged"):
         convert(idx)
 
 
