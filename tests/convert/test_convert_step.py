@@ -8,7 +8,7 @@ from dataset_files import read_folder
 from kfp import dsl
 
 from common.storage.files import read_bytes
-from components.convert import component, output, store
+from components.convert import component, output
 from components.convert import step as convert_step
 from components.convert.output import PAGE
 
@@ -47,7 +47,7 @@ def test_damaged_dataset_is_converted_again(step, harmed):
     (dataset / harmed).unlink()
     if harmed == "manifest.json":
         (dataset / ".converting").mkdir()
-    assert store.ready(str(dataset)) is None
+    assert convert_step.ready(str(dataset)) is None
     step("b")
     assert read_folder(dataset) == files
 
@@ -58,7 +58,7 @@ def test_dataset_in_bucket_is_reused(step, bucket, capsys):
     assert metadata[0] == metadata[1]
     assert f"{place}: converted already" in capsys.readouterr().out
     (bucket / "datasets/digits/train-00000.tfrecord").write_bytes(b"short")
-    assert store.ready(place) is None and not [*bucket.rglob("*.tfrecord")]
+    assert convert_step.ready(place) is None and not [*bucket.rglob("*.tfrecord")]
 
 
 def test_conversions_at_once_share_bucket(step, bucket, monkeypatch):
@@ -70,4 +70,4 @@ def test_conversions_at_once_share_bucket(step, bucket, monkeypatch):
         publish(*arguments)
 
     monkeypatch.setattr(output, "publish", overtaken)
-    assert step("a", place)[0] == place and store.ready(place)
+    assert step("a", place)[0] == place and convert_step.ready(place)
