@@ -6,7 +6,6 @@ import re
 import shlex
 import shutil
 import signal
-import subprocess
 import sys
 import threading
 
@@ -17,7 +16,7 @@ from google.api_core import exceptions
 from tests.cloud.conftest import Cloud, cloud  # noqa: F401 (a fixture)
 from tests.cloud.front import Answer, Front
 from tests.deploy.gcloud import Project
-from tests.programs import install, wait_until
+from tests.programs import install, run, start, wait_until
 from tests.root import ROOT
 
 _LIMIT_S = 600.0  # of a whole training; a quiet machine takes half a minute
@@ -75,7 +74,6 @@ class Machine:
         (directory / ".curlrc").write_text("http1.1\n")  # the cloud takes HTTP/2 for gRPC
         path = f"{directory}/bin:{directory}:{pathlib.Path(sys.executable).parent}"
         self._env = {
-            **os.environ,
             "PATH": f"{path}:{os.environ['PATH']}",
             "RUNTIME_DIRECTORY": f"{directory}/run",
             **dict.fromkeys(("CURL_HOME", "FAKE_GCLOUD"), str(directory)),
@@ -85,16 +83,9 @@ class Machine:
         """Puts a command before those that are here."""
         install(self.directory / "bin" / name, text)
 
-    def run(self, line, typed=""):
-        """Runs a script of deploy/vm with words that a shell understands."""
-        return subprocess.run(
-            shlex.split(f"deploy/vm/{line}"),
-            cwd=ROOT,
-            env=self._env,
-            capture_output=True,
-            text=True,
-            input=typed,
-        )
+    def run(self, line, typed="", code=0):
+        """Runs a script of deploy/vm with words that a shell understands; returns its output."""
+        return run(*shlex.split(f"deploy/vm/{line}"), code=code, typed=typed, env=self._env)
 
     def boot(self, container, **env):
         """Starts the machine of the template as a `container`, with nothing on its disk."""
@@ -117,9 +108,7 @@ class Machine:
         env["GCE_METADATA_HOST"] = f"127.0.0.1:{self._front.server_port}"
         command = [*container, "--mount-proc", "bash", "-c", _INIT]
         with self.console.open("w") as console:
-            self._process = subprocess.Popen(
-                command, env=self._env | env, stdout=console, stderr=subprocess.STDOUT
-            )
+            self._process = start(*command, env=self._env | env, stdout=console)
 
     def says(self, text):
         """Waits until this is on the console; returns all that is."""

@@ -21,9 +21,7 @@ JOB = "--data-dir gs://demo/data --job-dir gs://demo/jobs/a"
 def create(machine, more="", bucket="demo", steps=STEPS):
     job = f"{JOB.replace('demo', bucket)} --train-steps {steps} --batch-size 32"
     job = f"--cluster clusters/local.yaml -- {job} --checkpoint-num-steps 0 --checkpoint-secs 1"
-    done = machine.run(f"create job-{bucket[-8:]} {PLACE} {more} -- {job}")
-    assert done.returncode == 0, done.stderr
-    return done.stdout
+    return machine.run(f"create job-{bucket[-8:]} {PLACE} {more} -- {job}")
 
 
 def deletions(cloud, machine):
@@ -144,9 +142,9 @@ def test_dry_run_prints_what_run_runs(caller):
     ],
 )
 def test_impossible_machine_is_refused(caller, words, why):
-    done = caller.run(f"create {words}")
-    assert (done.returncode, done.stderr.count("\n"), caller.project.calls()) == (2, 1, [])
-    assert done.stderr.startswith("error: ") and why in done.stderr
+    printed = caller.run(f"create {words}", code=2)
+    assert (printed.count("\n"), caller.project.calls()) == (1, [])
+    assert printed.startswith("error: ") and why in printed
 
 
 def test_delete_lists_and_asks(caller):
@@ -154,10 +152,10 @@ def test_delete_lists_and_asks(caller):
     made = ["compute instance-templates", "iam service-accounts", "resource-manager tags values"]
     caller.project.calls()
     for typed, code, deleted in (("n\n", 1, []), ("y\n", 0, [f"{group} delete" for group in made])):
-        done = caller.run(f"delete job-demo {IN}", typed)
-        assert all(group in done.stdout for group in made)
-        assert (done.returncode, caller.project.changes()) == (code, deleted), done.stderr
-    assert caller.run(f"delete job-demo {IN}").stdout == "nothing is left of job-demo\n"
+        printed = caller.run(f"delete job-demo {IN}", typed, code)
+        assert all(group in printed for group in made)
+        assert caller.project.changes() == deleted, printed
+    assert caller.run(f"delete job-demo {IN}") == "nothing is left of job-demo\n"
 
 
 GROUPS = "compute instance-groups managed"
@@ -183,9 +181,9 @@ def test_foreign_things_of_machine_stay(caller, described):
     caller.project.save(state)
     foreign = {group for group, description in described.items() if description != MARK}
 
-    made = caller.run(f"create demo {PLACE} -- {JOB}").returncode
-    assert made == (2 if foreign or GROUPS in described else 0)
-    assert made == 0 or caller.project.state()["things"] == state["things"]
-    done = caller.run(f"delete demo {IN} --yes")
+    code = 2 if foreign or GROUPS in described else 0
+    caller.run(f"create demo {PLACE} -- {JOB}", code=code)
+    assert code == 0 or caller.project.state()["things"] == state["things"]
+    printed = caller.run(f"delete demo {IN} --yes")
     left = {group for group in THINGS if caller.project.state()["things"][group]}
-    assert (done.returncode, left, done.stdout.count("stays, as")) == (0, foreign, len(foreign))
+    assert (left, printed.count("stays, as")) == (foreign, len(foreign))

@@ -5,8 +5,6 @@ import json
 import re
 import resource
 import shutil
-import subprocess
-import sys
 
 import numpy as np
 import pytest
@@ -14,7 +12,7 @@ import tensorflow as tf
 from parsed import options
 from trainer_jobs import CLUSTERS, kill_at_random
 
-from tests.root import ROOT
+from tests.programs import run_python
 from trainer.data import records
 
 pytestmark = pytest.mark.cluster
@@ -204,15 +202,10 @@ def test_full_disk_keeps_checkpoint_before(job, undisturbed):
     limit = (200_000, resource.RLIM_INFINITY)
     flags = f"{EXACT} --train-steps {STEPS + EVERY}"
     command = f"-m trainer.task --data-dir {job.data} --job-dir {job.directory} {flags}"
-    full = subprocess.run(
-        [sys.executable, *command.split()],
-        preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, limit),
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-    )
-    assert full.returncode == 1 and full.stderr.count("\n") == 1
-    assert full.stderr.startswith(f"error: checkpoint {STEPS + EVERY} could not be saved: ")
+    fill = {"preexec_fn": lambda: resource.setrlimit(resource.RLIMIT_FSIZE, limit)}
+    printed = run_python(*command.split(), code=1, **fill)
+    error = f"error: checkpoint {STEPS + EVERY} could not be saved: "
+    assert printed.splitlines()[-1].startswith(error) and "Traceback" not in printed
     assert job.checkpoints()[-1] == STEPS
     assert not [*job.directory.glob(f"checkpoints/ckpt-{STEPS + EVERY}*")]
     assert "from step 200 to 220" in job.run("chief", flags=flags)

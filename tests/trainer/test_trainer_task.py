@@ -1,11 +1,8 @@
 """Tests of the command's answers before TensorFlow is imported."""
 
-import subprocess
-import sys
-
 import pytest
 
-from tests.root import ROOT
+from tests.programs import run_python
 
 PROGRAM = """
 import sys
@@ -21,13 +18,11 @@ def test_finished_job_has_nothing_to_do(job):
     job.run("chief", flags="--train-steps 10")
     before = sorted(job.directory.rglob("*"))
 
-    def run(flags):
+    def run(flags, code):
         words = f"--data-dir {job.data} --job-dir {job.directory} --train-steps {flags}".split()
-        line = [sys.executable, "-c", PROGRAM, *words]
-        ended = subprocess.run(line, capture_output=True, text=True, cwd=ROOT)
-        return ended.returncode, ended.stdout, ended.stderr
+        return run_python("-c", PROGRAM, *words, code=code)
 
-    assert run("10") == (0, f"{job.directory}: already done at step 10\n", "")
-    code, output, errors = run("11 --seed 4")
-    assert (code, output, errors.count("\n")) == (2, "", 1) and "seed: 0 -> 4" in errors
+    assert run("10", 0) == f"{job.directory}: already done at step 10\n"
+    error = run("11 --seed 4", 2)
+    assert error.count("\n") == 1 and "seed: 0 -> 4" in error
     assert sorted(job.directory.rglob("*")) == before
