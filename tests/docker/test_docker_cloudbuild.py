@@ -17,7 +17,7 @@ from engine import docker, remove
 
 from tests.cloud.front import Answer, Front
 from tests.deploy.build_file import ROOT, BuildFile
-from tests.programs import install, wait_until
+from tests.programs import install, run, start, wait_until
 
 pytestmark = pytest.mark.docker
 DOCKERFILE = r"""
@@ -56,9 +56,7 @@ def registry(tmp_path):
     config = f"{{version: 0.1, storage: {storage}, http: {{addr: '{address}'}}}}"
     (tmp_path / "registry.yml").write_text(config)
     with open(tmp_path / "registry.log", "wb") as log:
-        server = subprocess.Popen(
-            [program, "serve", tmp_path / "registry.yml"], stdout=log, stderr=log
-        )
+        server = start(program, "serve", tmp_path / "registry.yml", stdout=log)
     host, port = address.split(":")
     wait_until(lambda: server.poll() or not socket.socket().connect_ex((host, int(port))), 300)
     assert server.poll() is None, (tmp_path / "registry.log").read_text()
@@ -90,9 +88,7 @@ def specs():
 def workspace(tmp_path, registry):
     """A checkout with quick tests and image; a submission names the registry as Google's."""
     checkout = tmp_path / "workspace"
-    for name in subprocess.check_output(
-        ["git", "ls-files", ":!tests"], cwd=ROOT, text=True
-    ).split():
+    for name in run("git", "ls-files", ":!tests").split():
         (checkout / name).parent.mkdir(parents=True, exist_ok=True)
         shutil.copy(ROOT / name, checkout / name, follow_symlinks=False)
     python = PYTHON.format(python=sys.executable, registry=registry, host=HOST)

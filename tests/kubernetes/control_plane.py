@@ -17,7 +17,7 @@ from kubernetes import client, config, utils
 from urllib3.exceptions import HTTPError
 
 from tests.certificates import make_certificate
-from tests.programs import wait_until
+from tests.programs import start, wait_until
 
 _API, _ETCD, _ETCD_PEERS, _WEBHOOKS, _CONTROLLERS, _HEALTH = range(16443, 16449)
 _STARTED = (
@@ -118,9 +118,8 @@ class ControlPlane:
     def _start(self, program, **flags):
         line = [f"--{name.replace('_', '-')}={value}" for name, value in flags.items()]
         with (self.home / f"{program}.log").open("ab") as log:
-            self._processes[program] = subprocess.Popen(
-                [self._programs / program, *line], stdout=log, stderr=log, cwd=self.home
-            )
+            command = [self._programs / program, *line]
+            self._processes[program] = start(*command, stdout=log, cwd=self.home)
 
     def _start_jobset(self):
         """Makes the kind known, has its webhooks called without a service, starts its program."""

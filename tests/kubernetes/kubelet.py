@@ -22,6 +22,7 @@ from urllib3.exceptions import HTTPError
 from tests.cloud.front import Answer, Front
 from tests.kubernetes.control_plane import wait_for
 from tests.kubernetes.expand import expand, field
+from tests.programs import run
 from tests.root import ROOT
 
 _NODE, _BRIDGE = "node", "kubelet"
@@ -81,7 +82,7 @@ class Kubelet:
             f"ip addr add 10.77.255.254/16 dev {_BRIDGE}",
             f"ip link set {_BRIDGE} up",
         ):
-            subprocess.run(line.split(), check=True)
+            run(*line.split())
         server = Front(0, self._log, (self._home / "tls.crt", self._home / "tls.key"))
         self._core.create_node({"metadata": {"name": _NODE}})
         status = {
@@ -176,10 +177,8 @@ class Kubelet:
         )
         if is_apart:
             process.stdout.readline()
-            link = (
-                f"ip link add eth{address[6:]} master {_BRIDGE} up type veth peer name eth0 netns "
-            )
-            subprocess.run([*link.split(), str(process.pid)], check=True)
+            link = f"ip link add eth{address[6:]} master {_BRIDGE} up type veth peer name eth0"
+            run(*link.split(), "netns", process.pid)
             process.stdin.write(b"\n")
         process.stdin.close()
         return process

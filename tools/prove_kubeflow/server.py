@@ -16,6 +16,7 @@ from kubernetes import client, utils
 
 from common.errors import UserError
 from tests.kubernetes.control_plane import ControlPlane, wait_for
+from tests.programs import start
 from tests.root import ROOT
 from tools.prove_kubeflow.node import Node
 
@@ -142,6 +143,4 @@ class Server:
 
     def _start(self, name, *command):
         with (self._home / f"{name}.log").open("ab") as log:
-            subprocess.Popen(
-                [str(word) for word in command], stdout=log, stderr=log, cwd=self._home
-            )
+            start(*command, stdout=log, cwd=self._home)
