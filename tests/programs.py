@@ -1,4 +1,4 @@
-"""Python programs of the project as processes, and waiting for what they do."""
+"""Programs as processes, and waiting for what they do."""
 
 import contextlib
 import functools

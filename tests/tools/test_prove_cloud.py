@@ -30,6 +30,8 @@ def test_nothing_is_sent_without_yes(monkeypatch, capsys):
     assert "at most 1.25 machine-hours, about 0.34 USD\n" in printed
     assert all(f"  {claim}\n" in printed for claim in program.claims())
     assert program.cost(REQUESTS)[1] < 1  # With the machine that has a GPU.
+    sys.argv.append("--dry-run")
+    assert program.main() == 0 and '"display_name": "prove-' in capsys.readouterr().out
 
 
 def test_claims_are_what_page_promises():
