@@ -279,9 +279,9 @@ def read_records(file: File, stop: int | None = None) -> Iterator[Record]:
     with unpacked(file, stop) as data:
         while head := data.read(HEADER_BYTES):
             size = int.from_bytes(head[:8], "little")
-            is_header = size < _MAX_BYTES and head[8:] == _checksum(head[:8])
-            payload = data.read(size) if is_header else b""
-            if not is_header or data.read(FOOTER_BYTES) != _checksum(payload):
+            payload = data.read(size) if size < _MAX_BYTES else b""
+            sums = head[8:] + data.read(FOOTER_BYTES)
+            if sums != checksums([head[:8], payload], 2).tobytes():
                 raise UserError(
                     f"{file.path}: damaged, or no TFRecord file: wrong length or checksum of the "
                     f"record at byte {start:,}"
@@ -291,10 +291,6 @@ def read_records(file: File, stop: int | None = None) -> Iterator[Record]:
                 raise record.error("is no tf.train.Example with features")
             yield record
             start += HEADER_BYTES + len(payload) + FOOTER_BYTES
-
-
-def _checksum(content: bytes) -> bytes:
-    return checksums([content], 1).tobytes()
 
 
 def _parse(payload: bytes) -> dict[str, Any]:
