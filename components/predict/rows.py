@@ -26,7 +26,7 @@ from common.provenance import IMAGE_BYTES, RAW, SERVING_DEFAULT
 from common.storage.files import read_bytes, stat_file
 from common.storage.storage import File, map_in_threads
 from components.convert.expressions import connect, literal, quoted
-from components.convert.sources.images import IMAGE_SUFFIXES
+from components.convert.sources.images import IMAGE_ENDINGS
 from components.convert.sources.tables import ENDINGS
 from components.convert.sources.views import create_view, table_errors
 from components.predict.model import Model
@@ -35,7 +35,7 @@ from trainer.data import records
 
 _IMAGES = "images"
 # Endings of the files of each kind, in the order in which kinds are looked for.
-_KINDS = {_IMAGES: tuple(suffix[1:] for suffix in IMAGE_SUFFIXES), **ENDINGS}
+_KINDS = {_IMAGES: IMAGE_ENDINGS, **ENDINGS}
 # Expressions for types of DuckDB whose values it would write otherwise than a CSV file has them.
 _AS_IN_CSV = {
     "BLOB": "decode({})",

@@ -56,9 +56,9 @@ _DEFAULT_SIZE = (224, 224)  # Size that a model gets if the images differ in siz
 _BLOCK_BYTES = 1 << 22  # Approximate size of the images of a block, as files and pixels.
 # Bytes of a file that are fetched if only its head is needed; more are if the head is longer.
 _HEAD_BYTES = 1 << 12
-IMAGE_SUFFIXES = (".png", ".jpg", ".jpeg")
+IMAGE_ENDINGS = ("png", "jpg", "jpeg")
 _LAYOUT = "DIR/class/name.png, or DIR/{train,validation,test}/class/name.png"
-_IMAGE = r"[^/]+/[^/]+\.(png|jpe?g)"  # Path in the folder of all classes.
+_IMAGE = rf"[^/]+/[^/]+\.({'|'.join(IMAGE_ENDINGS)})"  # Path in the folder of all classes.
 # If no folder of a split has folders of classes, all folders are those of classes.
 _PATTERNS = {
     "PNG and JPEG files in the splits' folders of classes": re.compile(
