@@ -207,11 +207,11 @@ def _class(record: Record, schema: ImageSchema) -> int:
 
 
 def _target(record: Record, header: str, task: str) -> int | float:
-    key, value = _parse_header(header)[0], record.value(header, "float", "int64")
+    value = record.value(header, "float", "int64")
     if task == MULTI_LABEL and value not in (0, 1):
-        raise record.error(f"{key} is {value}, neither 0 nor 1")
+        raise record.error(f"{header} is {value}, neither 0 nor 1")
     if not math.isfinite(value):
-        raise record.error(f"{key} is {value}, no finite number")
+        raise record.error(f"{header} is {value}, no finite number")
     return value
 
 

@@ -126,7 +126,7 @@ def test_missing_schema_lists_features(tmp_path):
         (FILES, {"file": b"GIF89a"}, "is no PNG or JPEG"),
         (PIXELS, {"pixels": bytes(59)}, "59 bytes, not the 60"),
         (AGES, {"age": float("nan")}, "age is nan"),
-        (TAGS, {"tags": [1, 2]}, "tags is 2"),
+        (TAGS, {"tags": [1, 2]}, "tags[1] is 2"),
         (TAGS, {"tags": 1}, "tags holds int64[1], none at [1]"),
     ],
 )
