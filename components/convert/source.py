@@ -384,10 +384,9 @@ def list_inside(folder: str, patterns: Mapping[str, re.Pattern[str]]) -> list[Fi
             if pattern.fullmatch(name) and not files[name].is_special
         }
         if taken:
-            others = [name for name in visible if name not in taken]
-            if others:
+            if others := [name for name in visible if name not in taken]:
                 listed = shorten(", ".join(others), _WIDTH)
-                _print_once(f"{folder}: left out: {listed} (only {kind} are read)")
+                _print_once(f"{folder}: {len(others):,} left out: {listed} (only {kind} are read)")
             return [*taken.values()]
     raise UserError(f"{folder}: holds no {kind}")
 

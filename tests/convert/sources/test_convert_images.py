@@ -79,7 +79,7 @@ def test_split_folders_are_kept(tmp_path, capsys):
     counts = [(split, len(columns["label"])) for split, columns in read(tmp_path).splits.items()]
     assert counts == [("train", 24), ("validation", 2), ("test", 6)]
     printed = capsys.readouterr().out
-    assert f"{tmp_path}: left out: {', '.join(strays)} (only PNG" in printed
+    assert f"{tmp_path}: {len(strays)} left out: {', '.join(strays)} (only PNG" in printed
 
 
 @pytest.mark.parametrize(
