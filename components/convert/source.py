@@ -384,11 +384,16 @@ def list_inside(folder: str, patterns: Mapping[str, re.Pattern[str]]) -> list[Fi
             if pattern.fullmatch(name) and not files[name].is_special
         }
         if taken:
-            if others := [name for name in visible if name not in taken]:
-                listed = shorten(", ".join(others), _WIDTH)
-                _print_once(f"{folder}: {len(others):,} left out: {listed} (only {kind} are read)")
+            print_left_out(folder, [name for name in visible if name not in taken], kind)
             return [*taken.values()]
     raise UserError(f"{folder}: holds no {kind}")
+
+
+def print_left_out(folder: str, names: Sequence[str], kind: str) -> None:
+    """Prints which names in a folder are not read, if any, since only a kind of files is."""
+    if names:
+        listed = shorten(", ".join(names), _WIDTH)
+        _print_once(f"{folder}: {len(names):,} left out: {listed} (only {kind} are read)")
 
 
 # The files of a source are listed for its plan, and again when it is opened.

@@ -33,7 +33,7 @@ import numpy as np
 
 from common.errors import UserError, readable
 from common.manifest import Feature
-from common.storage.files import open_files
+from common.storage.files import list_folder, open_files
 from common.storage.storage import File
 from components.convert.hashes import content_hashes, string_digests
 from components.convert.source import (
@@ -48,6 +48,7 @@ from components.convert.source import (
     image_feature,
     label_feature,
     list_inside,
+    print_left_out,
 )
 from components.convert.splits import NAMES, SPLITS
 
@@ -359,6 +360,13 @@ class FolderSource(Source):
             images[NAMES[folders[0].lower()] if folders else "train"].append(file)
         if not images["train"]:
             raise UserError(f"{root}: has no images for training; needed are {_LAYOUT}")
+        classes = {os.path.dirname(file.path) for file in itertools.chain(*images.values())}
+        for folder in sorted({*map(os.path.dirname, classes)}):
+            others = [
+                os.path.basename(path) for path in list_folder(folder)[0] if path not in classes
+            ]
+            empty = [name for name in others if not name.startswith((".", "_"))]
+            print_left_out(folder, empty, "folders with PNG or JPEG files")
         return {split: sorted(files, key=_order) for split, files in images.items() if files}
 
 

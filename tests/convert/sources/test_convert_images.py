@@ -80,6 +80,7 @@ def test_split_folders_are_kept(tmp_path, capsys):
     assert counts == [("train", 24), ("validation", 2), ("test", 6)]
     printed = capsys.readouterr().out
     assert f"{tmp_path}: {len(strays)} left out: {', '.join(strays)} (only PNG" in printed
+    assert "val: 1 left out: b (only folders" in printed
 
 
 @pytest.mark.parametrize(
