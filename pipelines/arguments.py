@@ -137,7 +137,7 @@ def pipeline_arguments(config: Any, cluster: Cluster, sources: Sequence[str]) ->
         raise UserError(
             f"--dataset {convert.dataset} needs --schema FILE, which says what it holds"
         )
-    schema = schemas.load(source.schema) if source.schema else None
+    schema = source.load_schema()
     name = schema.name if schema and convert.schema else convert.dataset
     name = config.name or re.sub("[^a-z0-9_-]+", "-", name.lower()).strip("-_")[:61] or "model"
     check_name(name)

@@ -1,6 +1,6 @@
 """Schema files, of tables and of images in TFRecord files; docs/SCHEMAS.md describes their keys.
 
-    schema = load("taxi.yaml")
+    schema = TableSchema.load("taxi.yaml")
     schema.columns["fare"].dtype         # "float32"
     schema.label.condition               # "tips > 0.2 * fare"
 
@@ -301,11 +301,31 @@ class SplitRule(Model):
         }
 
 
-# Keys of every schema file. The content is the file as JSON, which the manifest keeps.
 class _Schema(Model):
+    """Keys of every schema file. The content is the file as JSON, which the manifest keeps."""
+
     name: Name
     origin: Name
     content: dict[str, Any] = Field(default_factory=dict)
+
+    @classmethod
+    def load(cls, path: str | os.PathLike[str]) -> Self:
+        """Reads a schema file.
+
+        Raises:
+          UserError: If the file cannot be read, or something is wrong with its content.
+        """
+        with readable(path), open(path, "rb") as file:
+            text = file.read()
+        with about(path):
+            data = parse_yaml(text)
+            try:
+                schema = cls.read(data)
+            except UserError as error:
+                line = line_of(text, str(error).partition(": ")[0])
+                raise UserError(f"line {line}: {error}" if line else str(error)) from None
+            # `default=str` makes texts of the dates that YAML knows.
+            return schema.model_copy(update={"content": json.loads(json.dumps(data, default=str))})
 
 
 class ImageSchema(_Schema, _Predicted):
@@ -460,50 +480,3 @@ class TableSchema(_Schema):
             raise UserError(
                 f"{place}: {name} is a {type_}; needed is a column of type {' or '.join(types)}"
             )
-
-
-def load(path: str | os.PathLike[str]) -> TableSchema | ImageSchema:
-    """Reads a schema file, which is of images if it has the key `image` and no `columns`.
-
-    Raises:
-      UserError: If the file cannot be read, or something is wrong with its content.
-    """
-    with readable(path), open(path, "rb") as file:
-        text = file.read()
-    with about(path):
-        data = parse_yaml(text)
-        kind = (
-            ImageSchema
-            if isinstance(data, Mapping) and "image" in data and "columns" not in data
-            else TableSchema
-        )
-        try:
-            schema = kind.read(data)
-        except UserError as error:
-            line = line_of(text, str(error).partition(": ")[0])
-            raise UserError(f"line {line}: {error}" if line else str(error)) from None
-        # `default=str` makes texts of the dates that YAML knows.
-        return schema.model_copy(update={"content": json.loads(json.dumps(data, default=str))})
-
-
-def table_schema(
-    schema: str | os.PathLike[str] | TableSchema | None, dataset: str, *, delimited: bool
-) -> TableSchema:
-    """Returns the schema of a table, read from a file if a path is given.
-
-    Raises:
-      UserError: If there is no schema, it cannot be used, it is one of images, or it has a
-        delimiter and the files of the dataset are not `delimited`.
-    """
-    if schema is None:
-        raise UserError(f"dataset {dataset!r} needs --schema FILE, which says what the columns are")
-    table = schema if isinstance(schema, TableSchema) else load(schema)
-    if not isinstance(table, TableSchema):
-        raise UserError(
-            f"{schema}: is of images in TFRecord files; dataset {dataset!r} needs one with columns"
-        )
-    if table.delimiter and not delimited:
-        raise UserError(
-            f"{schema}: has a delimiter, and dataset {dataset!r} has none; leave it out"
-        )
-    return table

@@ -180,6 +180,14 @@ class Source(abc.ABC):
           UserError: If files are missing, or do not hold what this source reads.
         """
 
+    def load_schema(self) -> Any:
+        """Returns the schema, read from its file if need be; None if the source has none.
+
+        Raises:
+          UserError: If the file cannot be read, or something is wrong with its content.
+        """
+        return None
+
     def digest(self, paths: Paths) -> str:
         """Returns the SHA-256 (hexadecimal) over the schema, and the files' names and contents.
 

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from dataset_files import convert_to, write_files
 
-from components.convert.schema import Column, ImageSchema, Label, TableSchema, load
+from components.convert.schema import Column, ImageSchema, Label, TableSchema
 from components.convert.sources.registry import SOURCES
 from components.convert.step import locate
 from tests.root import ROOT
@@ -70,7 +70,7 @@ def test_documentation_names_datasets_and_keys(tmp_path):
     keys |= {f"columns.NAME.{key}" for key in Column.model_fields.keys() - {"name"}}
     assert [key for key in sorted(keys) if f"`{key}`" not in USING] == []
     write_files(tmp_path, {"records.yaml": block("\n(name: flowers ")})
-    assert load(tmp_path / "records.yaml").label_offset == 1
+    assert ImageSchema.load(tmp_path / "records.yaml").label_offset == 1
 
 
 def test_documented_source_is_added(tmp_path, monkeypatch):

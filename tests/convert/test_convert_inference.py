@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from common.errors import UserError
 from components.convert.__main__ import main
-from components.convert.schema import load
+from components.convert.schema import TableSchema
 
 DRAW = np.random.default_rng(0)
 KINDS = {  # Of each the values of a column.
@@ -74,7 +74,9 @@ def test_proposal_converts_table(tmp_path_factory, dataset, kinds, headers, labe
     manifest = convert_to(root / "out", dataset=dataset, source=source, schema=path, shards=1)
     examples = sum(split.examples for split in manifest.splits.values())
     assert examples == sum(value is not None for value in columns[headers[0]])
-    assert " 90 rows;" in path.read_text(encoding="utf-8") and len(load(path).columns) > 1
+    assert (
+        " 90 rows;" in path.read_text(encoding="utf-8") and len(TableSchema.load(path).columns) > 1
+    )
     assert manifest.task == ("regression" if label in REGRESSION else "classification")
 
 
@@ -111,7 +113,7 @@ def test_proposed_columns_and_inputs(propose):
     ):
         assert re.search(f"^{pattern}", text, re.MULTILINE), pattern
     with pytest.raises(UserError, match=r"schema\.yaml: line \d+: label: 'TODO' is not a mapping"):
-        load(path)
+        TableSchema.load(path)
 
 
 @pytest.mark.parametrize(

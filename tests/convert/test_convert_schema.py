@@ -9,7 +9,8 @@ import yaml
 from common.errors import UserError
 from common.manifest import Encoding
 from components.convert import schema as schemas
-from components.convert.schema import load, table_schema
+from components.convert.schema import ImageSchema, TableSchema
+from components.convert.sources.tables import TableSource
 from tests.changed import changed
 
 GOOD = yaml.safe_load("""
@@ -39,7 +40,8 @@ def read(tmp_path):
     def run(data):
         text = data if isinstance(data, str) else yaml.safe_dump(data, sort_keys=False)
         (tmp_path / "schema.yaml").write_text(text)
-        return load(tmp_path / "schema.yaml")
+        kind = ImageSchema if "image" in data else TableSchema
+        return kind.load(tmp_path / "schema.yaml")
 
     return run
 
@@ -85,7 +87,7 @@ def test_split_time_formats(read, text):
 @pytest.mark.parametrize("name", ["taxi", "taxi_cents"])
 def test_shipped_schemas(name):
     path = pathlib.Path(schemas.__file__).with_name("schemas") / f"{name}.yaml"
-    assert load(path).name == name
+    assert TableSchema.load(path).name == name
 
 
 AB = ["a", "b"]
@@ -149,12 +151,13 @@ def test_unusable_schema_is_refused(read, data, message):
 
 
 def test_schema_of_other_source_is_refused(tmp_path, read):
+    path = tmp_path / "schema.yaml"
     for data, message in (
-        ({**IMAGES, "classes": 2}, "is of images in TFRecord"),
+        ({**IMAGES, "classes": 2}, "top level: unknown key 'image'"),
         ({**GOOD, "delimiter": ";"}, "has a delimiter"),
     ):
         read(data)
         with pytest.raises(UserError, match=f"schema.yaml: {message}"):
-            table_schema(tmp_path / "schema.yaml", "jsonl", delimited=False)
+            TableSource(name="jsonl", kind="jsonl", schema=path).load_schema()
     with pytest.raises(UserError, match="dataset 'csv' needs --schema FILE"):
-        table_schema(None, "csv", delimited=True)
+        TableSource(name="csv").load_schema()

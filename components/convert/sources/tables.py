@@ -91,12 +91,33 @@ class TableSource(Source):
                 )
         return files
 
+    def load_schema(self) -> TableSchema:
+        """Returns the schema, read from its file if need be.
+
+        Raises:
+          UserError: If there is no schema, it cannot be used, or it has a delimiter and the files
+            are no CSV files.
+        """
+        from components.convert.schema import TableSchema
+
+        if self.schema is None:
+            raise UserError(
+                f"dataset {self.name!r} needs --schema FILE, which says what the columns are"
+            )
+        schema = self.schema
+        if not isinstance(schema, TableSchema):
+            schema = TableSchema.load(schema)
+        if schema.delimiter and self.kind != "csv":
+            raise UserError(
+                f"{self.schema}: has a delimiter, and dataset {self.name!r} has none; leave it out"
+            )
+        return schema
+
     def open(self, paths: Paths, opening: Opening) -> Examples:
         """Checks and stages all rows; a `UserError` if they are not what the schema says."""
-        from components.convert.schema import table_schema
         from components.convert.sources.staging import Staging
 
-        schema = table_schema(self.schema, self.name, delimited=self.kind == "csv")
+        schema = self.load_schema()
         files = self.files(paths)
         staged = os.path.join(opening.directory, "train.arrow")
         with Staging(schema, staged, skip_bad=self.skip_bad or 0) as staging:

@@ -99,7 +99,7 @@ class TfdsSource(TfrecordSource):
           UserError: If the dataset cannot be prepared, or is not what the schema says.
         """
         facts = self._prepare(paths)
-        schema = self.load_schema() if self.schema else self._own_schema(facts)
+        schema = self.load_schema() or self._own_schema(facts)
         splits: dict[str, list[File]] = {}
         for name, files in facts["splits"].items():
             if name in NAMES:

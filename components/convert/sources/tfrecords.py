@@ -98,17 +98,11 @@ class TfrecordSource(Source):
         splits = _split_files(self.files(paths))
         return self.open_records(splits, self.load_schema(), opening)
 
-    def load_schema(self) -> ImageSchema:
-        """Reads the schema file; a `UserError` if it cannot be used, or is of a table."""
-        from components.convert.schema import ImageSchema, load
+    def load_schema(self) -> Any:
+        """Returns the `ImageSchema` of the file; None without one."""
+        from components.convert.schema import ImageSchema
 
-        schema = load(self.schema or "")
-        if not isinstance(schema, ImageSchema):
-            raise UserError(
-                f"{self.schema}: is of a table; dataset {self.name!r} needs a schema of images, as "
-                "a table is read from CSV, JSON lines or Parquet"
-            )
-        return schema
+        return ImageSchema.load(self.schema) if self.schema else None
 
     def open_records(
         self, splits: Mapping[str, Sequence[File]], schema: ImageSchema, opening: Opening
