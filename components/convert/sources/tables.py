@@ -8,14 +8,12 @@ All rows are staged first, in one file. Pieces are ranges of its rows.
 
 from __future__ import annotations
 
-import collections
 import dataclasses
-import heapq
 import os
 import re
 import shutil
 import string
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -24,8 +22,8 @@ from common.errors import UserError, readable
 from common.manifest import Encoding, Feature
 from common.storage.files import stat_file
 from common.storage.storage import MAX_THREADS, File, FileChangedError, map_in_threads
+from components.convert.expressions import connect, literal, quoted
 from components.convert.hashes import content_hashes
-from components.convert.records import lengths
 from components.convert.source import (
     LABEL,
     Block,
@@ -39,9 +37,10 @@ from components.convert.sources.unpacking import plain_path
 from components.convert.splits import SPLITS, Splits
 
 if TYPE_CHECKING:  # They are slow to import, and `--help` needs none.
+    import duckdb
     import pyarrow as pa
 
-    from components.convert.schema import Input, TableSchema
+    from components.convert.schema import Column, Input, TableSchema
     from components.convert.sources.staging import Staging
 
 # Endings of the files of each dataset.
@@ -50,7 +49,6 @@ ENDINGS = {
     "jsonl": ("jsonl", "ndjson"),
     "parquet": ("parquet", "parq", "pq"),
 }
-_PUNCTUATION = string.punctuation.encode()
 _TASK_ROWS = 1 << 18  # Rows that one process surveys at a time.
 
 
@@ -189,25 +187,30 @@ def _examples(
     The pass finds the bytes of all rows, the largest value of each column, and vocabularies. A
     `UserError` is raised if there are no rows (it names `first_path`), or a column has no words.
     """
-    num_rows = len(_read_staged(path))
-    if not num_rows:
+    rows = _read_staged(path)
+    if not len(rows):
         raise UserError(
             f"{first_path}: no rows, in all files together, that are right and that the filter "
             "keeps"
         )
-    surveys = opening.map(
-        lambda start: _survey(schema, path, opening.splits, start), range(0, num_rows, _TASK_ROWS)
-    )
-    counters = collections.defaultdict[Any, collections.Counter[Any]](collections.Counter)
-    for _, _, counted in surveys:
-        for key, counter in counted.items():
-            counters[key].update(counter)
+    with connect(memory_limit="1GB", temp_directory=opening.directory) as connection:
+        if any(entry.vocabulary_size for entry in schema.deep + schema.wide):
+            import pyarrow as pa
+
+            is_training = opening.map(
+                lambda start: _is_training(schema, path, opening.splits, start),
+                range(0, len(rows), _TASK_ROWS),
+            )
+            rows = rows.append_column(".train", pa.array(np.concatenate(is_training)))
+        connection.register("staged", rows)
+        most = _most(connection, schema)
+        deep, wide = (
+            _encodings(connection, schema, entries) for entries in (schema.deep, schema.wide)
+        )
     return TableExamples(
         name=schema.name,
         origin=schema.origin,
-        pieces=opening.even_pieces(
-            {"train": num_rows}, {"train": sum(num_bytes for num_bytes, _, _ in surveys)}
-        ),
+        pieces=opening.even_pieces({"train": len(rows)}, {"train": rows.nbytes}),
         inputs=(
             *(
                 Feature(name=name, dtype="int64", indicates=column)
@@ -230,9 +233,9 @@ def _examples(
         class_names=schema.label.classes,
         targets=tuple(schema.label.targets),
         arguments={"schema": schema.content},
-        most={name: max(largest[name] for _, largest, _ in surveys) for name in surveys[0][1]},
-        deep=_encodings(schema, schema.deep, counters),
-        wide=_encodings(schema, schema.wide, counters),
+        most=most,
+        deep=deep,
+        wide=wide,
         left_out=staging.left_out,
         skipped=tuple(staging.skipped),
         schema=schema,
@@ -240,108 +243,85 @@ def _examples(
     )
 
 
-def _survey(
-    schema: TableSchema, path: str, splits: Splits, start: int
-) -> tuple[int, collections.Counter[str], Mapping[tuple[str, bool], collections.Counter[Any]]]:
-    """Surveys staged rows: at most `_TASK_ROWS`, from `start` on.
-
-    Returns:
-      The number of bytes of their values. By column, the largest integer, 2**63 if one is negative,
-      or the most bytes of a text. By column, and by whether its words are counted, how often each
-      value or word occurs in rows for training.
-    """
-    import pyarrow as pa
-
-    counted = {
-        _counted(entry) for entry in schema.deep + schema.wide if entry.vocabulary_size is not None
-    }
-    num_bytes, most, counters = (
-        0,
-        collections.Counter[str](),
-        {key: collections.Counter[Any]() for key in counted},
-    )
+def _is_training(schema: TableSchema, path: str, splits: Splits, start: int) -> np.ndarray:
+    """Returns which staged rows are for training, of at most `_TASK_ROWS` from `start` on."""
+    parts = []
     for batch in _read_staged(path, start, start + _TASK_ROWS).to_batches():
         block = _block(schema, batch)
-        columns = {name: values for name, values in block.columns.items() if name != LABEL}
-        for name, values in columns.items():
-            is_text = not isinstance(values, np.ndarray)
-            numbers = lengths(values) if is_text else values
-            num_bytes += int(numbers.sum()) if is_text else values.nbytes
-            if numbers.dtype.kind == "i":
-                most[name] = max(most[name], int(numbers.max()) if numbers.min() >= 0 else 1 << 63)
-        if not counters:
-            continue
-        keys = content_hashes(len(batch), columns) if block.keys is None else block.keys
-        assigned = splits.assign(keys, native="train", natives={"train"}, assigned=block.assigned)
-        for (name, is_words), counter in counters.items():
-            values = pa.array(columns[name]).filter(assigned == SPLITS.index("train"))
-            counter.update(words(values.to_pylist()) if is_words else _count(values))
-    return num_bytes, most, counters
+        inputs = {name: values for name, values in block.columns.items() if name != LABEL}
+        keys = content_hashes(len(batch), inputs) if block.keys is None else block.keys
+        places = splits.assign(keys, native="train", natives={"train"}, assigned=block.assigned)
+        parts.append(places == SPLITS.index("train"))
+    return np.concatenate(parts)
 
 
-def words(texts: Sequence[bytes]) -> Mapping[bytes, int]:
-    """Returns each different word of some texts, with the number of its occurrences.
+def _filled(column: Column) -> str:
+    """Returns SQL of a staged column, with its default in place of missing values."""
+    if column.default is None:
+        return quoted(column.name)
+    return f"coalesce({quoted(column.name)}, {literal(str(column.default))})"
+
+
+def _most(connection: duckdb.DuckDBPyConnection, schema: TableSchema) -> dict[str, int]:
+    """Returns the largest values of columns, as in `Examples.most`."""
+    most = {
+        column.name: f"max(strlen({_filled(column)}))"
+        if column.dtype == "string"
+        else f"if(min({_filled(column)}) < 0, 1::HUGEINT << 63, max({_filled(column)}))"
+        for column in schema.stored
+        if column.dtype != "float32"
+    }
+    query = f"SELECT {', '.join(['count(*)', *most.values()])} FROM staged"
+    ((_, *largest),) = connection.sql(query).fetchall()
+    return {**dict(zip(most, largest, strict=True)), **dict.fromkeys(schema.indicators, 1)}
+
+
+def words(text: str) -> str:
+    """Returns SQL of the words of a text.
 
     Words are those of `keras.layers.TextVectorization` by default: ASCII letters become lower case,
     ASCII punctuation is removed, and words are separated by ASCII white space.
 
     Args:
-      texts: Texts in UTF-8.
+      text: SQL of the text.
     """
-    return collections.Counter(b" ".join(texts).lower().translate(None, _PUNCTUATION).split())
-
-
-def _count(values: pa.Array) -> dict[bytes | int, int]:
-    """Returns each different value, with the number of its occurrences."""
-    counted = values.value_counts()
-    return dict(
-        zip(*(counted.field(part).to_pylist() for part in ("values", "counts")), strict=True)
-    )
-
-
-def _counted(entry: Input) -> tuple[str, bool]:
-    """Returns the column that is counted for an input, and whether its words are counted."""
-    return entry.encoding.columns[0], entry.encoding.kind == "words"
+    removed = literal(string.ascii_uppercase + string.punctuation)
+    plain = f"translate({text}, {removed}, '{string.ascii_lowercase}')"
+    split = f"regexp_split_to_array({plain}, '[ \t\n\v\f\r]+')"
+    return f"list_filter({split}, lambda word: word <> '')"
 
 
 def _encodings(
-    schema: TableSchema,
-    entries: Sequence[Input],
-    counters: Mapping[tuple[str, bool], collections.Counter[Any]],
+    connection: duckdb.DuckDBPyConnection, schema: TableSchema, entries: Sequence[Input]
 ) -> tuple[Encoding, ...]:
     """Returns the manifest's encodings of inputs, then of the indicators of their columns.
 
-    An indicator is a feature that is 1 where the column has no value, else 0.
+    An indicator is a feature that is 1 where the column has no value, else 0. A vocabulary has the
+    most frequent values of training rows, equally frequent ones in order. If a column has no words
+    at all, a `UserError` is raised.
 
     Args:
+      connection: DuckDB with the staged rows, and `.train`, which of them are for training.
       schema: Schema of the table.
       entries: Inputs of one part of the model, `schema.deep` or `schema.wide`.
-      counters: How often each value occurs in rows for training, by (column, False); and how often
-        each word does, by (column, True). A column without words is a `UserError`.
     """
-    encodings = [_encoding(entry, counters) for entry in entries]
-    taken = {name for encoding in encodings for name in encoding.columns}
+    encodings, taken = [], set[str]()
+    for entry in entries:
+        encoding = entry.encoding
+        taken |= {*encoding.columns}
+        if entry.vocabulary_size:
+            value = _filled(schema.columns[encoding.columns[0]])
+            value = f"unnest({words(value)})" if entry.words else value
+            counted = connection.sql(
+                f'SELECT value FROM (SELECT {value} AS value FROM staged WHERE ".train") '
+                f"GROUP BY value ORDER BY count(*) DESC, value LIMIT {entry.vocabulary_size}"
+            ).fetchall()
+            if entry.words and not counted:
+                raise UserError(f"column {entry.column!r} has no words in the training split")
+            encoding = dataclasses.replace(encoding, vocabulary=tuple(v for (v,) in counted))
+        encodings.append(encoding)
     indicators = (name for name, column in schema.indicators.items() if column in taken)
     return (*encodings, *(Encoding(kind="numeric", columns=(name,)) for name in indicators))
-
-
-def _encoding(
-    entry: Input, counters: Mapping[tuple[str, bool], collections.Counter[Any]]
-) -> Encoding:
-    """Returns the manifest's encoding of an input.
-
-    A vocabulary has the most frequent values of training rows, equally frequent ones in order. If a
-    column has no words at all, a `UserError` is raised.
-    """
-    if entry.vocabulary_size is None:
-        return entry.encoding
-    name, is_words = _counted(entry)
-    counted = counters[name, is_words].items()
-    if is_words and not counted:
-        raise UserError(f"column {name!r} has no words in the training split")
-    best = heapq.nsmallest(entry.vocabulary_size, counted, key=lambda item: (-item[1], item[0]))
-    vocabulary = tuple(value.decode() if isinstance(value, bytes) else value for value, _ in best)
-    return dataclasses.replace(entry.encoding, vocabulary=vocabulary)
 
 
 def _read_staged(path: str, start: int = 0, stop: int | None = None) -> pa.Table:

@@ -12,6 +12,7 @@ import tensorflow as tf
 import trips
 
 from common.manifest import Manifest
+from components.convert.expressions import connection
 from components.convert.sources.tables import words
 from tests.errors import user_error
 from tests.root import blocks
@@ -28,9 +29,11 @@ TEXTS = st.text(
 @hypothesis.given(st.lists(TEXTS, min_size=1, max_size=5))
 def test_words_are_counted_as_by_keras(texts):
     """The converter counts each word of texts as often as Keras finds it, and no other."""
-    counts = dict(words([text.encode() for text in texts]))
-    names = [word.decode() for word in counts] or ["a"]
-    layer = keras.layers.TextVectorization(vocabulary=names, output_mode="count")
+    query = f"SELECT {words('text')} FROM (SELECT unnest(?) AS text)"
+    counts = collections.Counter(
+        word for (row,) in connection().execute(query, [texts]).fetchall() for word in row
+    )
+    layer = keras.layers.TextVectorization(vocabulary=[*counts] or ["a"], output_mode="count")
     expected = layer(np.array(texts)).numpy().sum(axis=0).tolist()
     assert expected == ([0, *counts.values()] if counts else [0, 0])
 
