@@ -15,10 +15,10 @@ import psutil
 import pytest
 from dataset_files import read_folder, write_files
 
-from common.errors import UserError
 from components.convert import beam
 from components.convert.__main__ import main
 from components.convert.options import Options
+from tests.errors import user_error
 from tests.root import ROOT
 
 PYTHON = os.environ.get("BEAM_PYTHON", ROOT / ".venv-beam/bin/python")
@@ -92,5 +92,5 @@ def test_other_machines_get_staged_files(tmp_path):
 
 
 def test_flags_of_beam_need_beam(tmp_path):
-    with pytest.raises(UserError, match="--runner is for Apache Beam; say --engine beam before"):
+    with user_error("--runner is for Apache Beam; say --engine beam before"):
         main(["--output", f"{tmp_path}/out", "--", "--runner", "DataflowRunner"])

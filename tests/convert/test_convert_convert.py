@@ -3,9 +3,9 @@ import functools
 import pytest
 from dataset_files import convert_to, idx_bytes, make_idx, read_split, write_files
 
-from common.errors import UserError
 from common.manifest import FILE
 from components.convert.output import PAGE, PLAN
+from tests.errors import user_error
 
 
 @pytest.fixture
@@ -35,7 +35,7 @@ def test_dataset_holds_its_source(tmp_path, convert_idx, shards, expected):
 
 def test_training_examples_are_needed(tmp_path, convert_idx):
     make_idx(tmp_path / "source", train=3)
-    with pytest.raises(UserError, match="'idx': there are no training examples"):
+    with user_error("'idx': there are no training examples"):
         convert_idx(test_fraction=0.9999999)
     assert not (tmp_path / "out").exists()
 

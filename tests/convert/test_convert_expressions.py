@@ -2,8 +2,8 @@
 
 import pytest
 
-from common.errors import UserError
 from components.convert.expressions import SQL_TYPES, columns_of, connection
+from tests.errors import user_error
 
 KINDS = "float float int int string bool time"
 TYPES = dict(zip(["x", "y", "i", "j", "s", "b", "when"], KINDS.split(), strict=True))
@@ -57,7 +57,7 @@ def test_condition_is_allowed(sql, names):
     }.items(),
 )
 def test_condition_is_refused(sql, message):
-    with pytest.raises(UserError, match=rf"(?i)^filter: [^\n]*{message}[^\n]*$"):
+    with user_error(rf"(?i)^filter: [^\n]*{message}[^\n]*$"):
         columns_of(sql, TYPES, "filter")
 
 
@@ -65,5 +65,5 @@ def test_number_is_needed():
     for sql in ("i // 2", "0.5 * i", "length(s)"):
         assert columns_of(sql, TYPES, "label", "number")
     for sql in ("b", "s", "x > 1", "[x]"):
-        with pytest.raises(UserError, match="where a number is needed"):
+        with user_error("where a number is needed"):
             columns_of(sql, TYPES, "label", "number")

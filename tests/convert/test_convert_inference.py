@@ -12,9 +12,9 @@ from dataset_files import convert_to, write_files
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from common.errors import UserError
 from components.convert.__main__ import main
 from components.convert.schema import TableSchema
+from tests.errors import user_error
 
 DRAW = np.random.default_rng(0)
 KINDS = {  # Of each the values of a column.
@@ -112,7 +112,7 @@ def test_proposed_columns_and_inputs(propose):
         "  # stops: .*; left out: no type is proposed for",
     ):
         assert re.search(f"^{pattern}", text, re.MULTILINE), pattern
-    with pytest.raises(UserError, match=r"schema\.yaml: line \d+: label: 'TODO' is not a mapping"):
+    with user_error(r"schema\.yaml: line \d+: label: 'TODO' is not a mapping"):
         TableSchema.load(path)
 
 

@@ -13,12 +13,12 @@ import time
 import pytest
 from dataset_files import convert_to, make_idx, read_folder
 
-from common.errors import UserError
 from common.manifest import FILE
 from components.convert import convert as convert_module
 from components.convert import output
 from components.convert.convert import convert
 from components.convert.options import Options
+from tests.errors import user_error
 from tests.root import ROOT
 
 
@@ -77,7 +77,7 @@ def test_convert_again_changes_nothing(idx, tmp_path, capsys, fails):
     line = fails("--output", tmp_path / "out", "--split-seed", 3)
     assert re.search("dataset=idx .*split_seed=0.*dataset=digits .*split_seed=3", line)
     _flip_unseen(tmp_path / "source/train-images-idx3-ubyte")
-    with pytest.raises(UserError, match=r"other files or options \(the source or schema has"):
+    with user_error(r"other files or options \(the source or schema has"):
         convert(idx)
     assert stamps() == before
 
@@ -91,7 +91,7 @@ def test_lost_manifest_is_named(tmp_path, fails):
 def test_convert_again_refuses_damaged_shard(idx, tmp_path):
     convert(idx)
     _flip_unseen(tmp_path / "out/train-00001.tfrecord")
-    with pytest.raises(UserError, match=r"train-00001\.tfrecord is missing or damaged"):
+    with user_error(r"train-00001\.tfrecord is missing or damaged"):
         convert(idx)
 
 
@@ -125,7 +125,7 @@ def test_full_disk_leaves_nothing(tmp_path, monkeypatch, exists, name):
         raise OSError(errno.ENOSPC, "No space left on device")
 
     monkeypatch.setattr(name, fail)
-    with pytest.raises(UserError, match=f"cannot write --output {out}: No space left on device"):
+    with user_error(f"cannot write --output {out}: No space left on device"):
         convert_to(out)
     assert list(tmp_path.rglob("*")) == ([out.parent, out] if exists else [])
 
@@ -133,7 +133,7 @@ def test_full_disk_leaves_nothing(tmp_path, monkeypatch, exists, name):
 def test_small_disk_is_refused(idx, tmp_path, monkeypatch):
     usage = shutil.disk_usage(tmp_path)
     monkeypatch.setattr(shutil, "disk_usage", lambda path: usage._replace(free=0))
-    with pytest.raises(UserError, match=r"needs about (?!0)[\d,]+ bytes more"):
+    with user_error(r"needs about (?!0)[\d,]+ bytes more"):
         convert(idx)
     assert not (tmp_path / "out").exists()
 
@@ -175,7 +175,7 @@ def test_shard_deleted_from_bucket_is_named(bucket, monkeypatch):
         output.discard("gs://demo/out")
 
     monkeypatch.setattr(convert_module, "print_warnings", discard)
-    with pytest.raises(UserError, match=r"\d+\.\w+ is missing or damaged"):
+    with user_error(r"\d+\.\w+ is missing or damaged"):
         convert(Options(output="gs://demo/out", processes=1))
     assert not [*bucket.rglob("*.tfrecord")]
 

@@ -7,8 +7,8 @@ import trips
 import yaml
 from dataset_files import convert_to, read_split
 
-from common.errors import UserError
 from components.convert.output import PAGE
+from tests.errors import user_error
 
 SCHEMA = yaml.safe_load("""
 name: trips
@@ -46,7 +46,7 @@ def test_summaries_are_of_all_values(tmp_path, label):
 
 
 def test_normalised_column_needs_values(tmp_path):
-    with pytest.raises(UserError, match="'fare' has no values in the training split"):
+    with user_error("'fare' has no values in the training split"):
         convert_fares(tmp_path, [""] * 9)
 
 

@@ -11,8 +11,8 @@ import pytest
 from dataset_files import idx_bytes, make_idx, write_files
 from opened import read_all
 
-from common.errors import UserError
 from components.convert.sources.arrays import ARRAYS
+from tests.errors import user_error
 
 MNIST, IDX, CIFAR10, CIFAR100 = map(ARRAYS.get, ("mnist", "idx", "cifar10", "cifar100"))
 
@@ -30,7 +30,7 @@ def test_idx_original_names(tmp_path, packed):
 
 
 def refused(source, path):
-    with pytest.raises(UserError) as error:
+    with user_error() as error:
         read_all(source, str(path))
     return str(error.value)
 

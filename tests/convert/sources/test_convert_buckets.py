@@ -8,10 +8,10 @@ import pytest
 from dataset_files import convert_to, read_folder
 from opened import read_all
 
-from common.errors import UserError
 from components.convert.source import Opening
 from components.convert.sources.registry import find_source
 from components.convert.splits import Splits
+from tests.errors import user_error
 
 pytestmark = pytest.mark.long
 
@@ -50,5 +50,5 @@ def test_changed_or_deleted_file_is_named(bucket, tmp_path, flags, change, place
     examples = find_source(**flags).open(place, opening)
     for path in [*bucket.glob("data/**/*.*"), *tmp_path.glob("source/train*")]:
         change(path)
-    with pytest.raises(UserError, match=f"^{place}/.*: it has changed or gone since"):
+    with user_error(f"^{place}/.*: it has changed or gone since"):
         list(examples.blocks(examples.pieces[0]))

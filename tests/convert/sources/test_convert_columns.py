@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 from staged import INPUT, columns, make_schema, read_csv, rows
 
-from common.errors import UserError
 from components.convert.schema import Input, Label, SplitRule
+from tests.errors import user_error
 
 
 def test_vocabularies_are_of_training_rows(tmp_path):
@@ -105,7 +105,7 @@ def test_targets_of_columns_and_expressions(weather, label, num_bytes, expected)
 )
 def test_missing_target_names_filter(weather, label, missing, kept):
     message = rf"t\.csv: line 42: {missing}:? is missing.*'filter: {kept}'"
-    with pytest.raises(UserError, match=message):
+    with user_error(message):
         weather(label, {missing: ""})
     days = [row["day"] for row in rows(weather(label, {missing: ""}, filter=kept))]
     assert days == [*range(40), *range(41, 90)]
@@ -126,5 +126,5 @@ def test_condition_on_missing_value(weather):
     ],
 )
 def test_label_out_of_range_is_refused(weather, label, other, message):
-    with pytest.raises(UserError, match=rf"t\.csv: line 42: {message}"):
+    with user_error(rf"t\.csv: line 42: {message}"):
         weather(label, other)

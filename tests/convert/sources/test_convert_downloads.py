@@ -9,12 +9,12 @@ import numpy as np
 import pytest
 from dataset_files import make_idx, read_folder, write_files
 
-from common.errors import UserError
 from components.convert.sources import downloads
 from components.convert.sources.downloads import OFFERED, RemoteFile, download
 from components.convert.sources.registry import find_paths, source_digest
 from tests.cloud.faults import ResetError
 from tests.cloud.front import Answer, Front, Request
+from tests.errors import user_error
 
 DATA = np.random.default_rng(0).bytes(300_000)
 GOOD, BACKWARDS = Answer(200, DATA), Answer(200, DATA[::-1])
@@ -88,7 +88,7 @@ def test_download_is_repeated(tmp_path, server, answers):
 )
 def test_failed_download_names_url(tmp_path, server, answer, message):
     file = server.offer(answer)
-    with pytest.raises(UserError, match=f"{file.urls[0]}.*{message}.*--source"):
+    with user_error(f"{file.urls[0]}.*{message}.*--source"):
         download([file], tmp_path)
     assert not list(tmp_path.iterdir()) and server.requests == 3
 

@@ -6,9 +6,9 @@ from dataset_files import encode_image, write_files
 from opened import read_all
 from PIL import Image
 
-from common.errors import UserError
 from components.convert.sources import images
 from components.convert.sources.images import FolderSource
+from tests.errors import user_error
 
 PIXELS = np.random.default_rng(0).integers(0, 256, (20, 30, 3), np.uint8)
 
@@ -97,7 +97,7 @@ def test_split_folders_are_kept(tmp_path, capsys):
 )
 def test_unusable_folder_is_refused(tmp_path, files, message):
     root = write_files(tmp_path, files)
-    with pytest.raises(UserError, match=message):
+    with user_error(message):
         read(root, encoding="raw")
 
 
@@ -133,7 +133,7 @@ def test_resize_is_same_everywhere():
 
 def test_too_many_pixels_are_refused(monkeypatch):
     monkeypatch.setattr(Image, "MAX_IMAGE_PIXELS", 599)
-    with pytest.raises(UserError, match=r"^place: .*(too many|exceeds)"):
+    with user_error(r"^place: .*(too many|exceeds)"):
         images.require_whole(encode_image(PIXELS), "place")
 
 
@@ -143,5 +143,5 @@ def test_damaged_bytes_are_noticed():
     for i in range(50, len(png) - 20, 97):
         damaged.append(png[:i] + bytes([png[i] ^ 1]) + png[i + 1 :])
     for data in damaged:
-        with pytest.raises(UserError, match=r"^place: "):
+        with user_error(r"^place: "):
             images.require_whole(data, "place")

@@ -7,8 +7,8 @@ import pyarrow.parquet as pq
 import pytest
 from staged import DEFAULTS, SCHEMA, columns, make_schema, read, rows
 
-from common.errors import UserError
 from components.convert.sources.tables import TableSource
+from tests.errors import user_error
 
 NOON = dt.datetime(2024, 1, 31, 12, 0, 0, 500_000)
 BEFORE = dt.datetime(1969, 12, 31, 23, 59, 59, 500_000)
@@ -59,7 +59,7 @@ def test_parquet_type_is_taken(array, kind, expected, tmp_path):
     ],
 )
 def test_parquet_value_is_refused(array, kind, message, tmp_path):
-    with pytest.raises(UserError, match=rf"t\.parquet: {message}"):
+    with user_error(rf"t\.parquet: {message}"):
         stored(array, kind, tmp_path)
 
 
@@ -84,7 +84,7 @@ def test_parquet_folders_are_columns(tmp_path):
     table = rows(read(source, tmp_path / "t", tmp_path))
     assert [(row["f"], row["year"]) for row in table] == [(i, 2023 + i // 3) for i in range(6)]
     (tmp_path / "t/year=2023").rename(tmp_path / "t/year=20x3")
-    with pytest.raises(UserError, match=r"a\.parquet: row 1: year: '20x3' is no 64-bit"):
+    with user_error(r"a\.parquet: row 1: year: '20x3' is no 64-bit"):
         read(source, tmp_path / "t", tmp_path)
 
 
@@ -98,8 +98,8 @@ def test_parquet_files_lose_no_row(tmp_path):
     assert [row["f"] for row in rows(examples)] == [*numbers, 0, 1]
     path = tmp_path / "t/b.parquet"
     write(path, *numbers, None)
-    with pytest.raises(UserError, match=f"^{path}: row 40001: f: is missing"):
+    with user_error(f"^{path}: row 40001: f: is missing"):
         read(source, tmp_path / "t", tmp_path)
     path.write_bytes(path.read_bytes()[:-9])
-    with pytest.raises(UserError, match=f"^{path}: cannot be read as a Parquet file"):
+    with user_error(f"^{path}: cannot be read as a Parquet file"):
         read(source, tmp_path / "t", tmp_path)

@@ -13,11 +13,11 @@ from dataset_files import convert_to, encode_image, write_files
 from opened import read_all
 from PIL import Image
 
-from common.errors import UserError
 from components.convert.sources import images
 from components.convert.sources import tfds as source
 from components.convert.sources.registry import source_digest
 from components.convert.sources.tfds import TfdsSource
+from tests.errors import user_error
 
 pytestmark = pytest.mark.cluster
 
@@ -108,7 +108,7 @@ def test_missing_schema_lists_features(prepared, other, supervised):
     example = {name: np.zeros(kind.shape, kind.np_dtype) for name, kind in features.items()}
     data_dir = prepared(features, {"train": [example]}, supervised)
     message = r"needs --schema FILE of images, .*'image': Image\(.*, 'label': ClassLabel"
-    with pytest.raises(UserError, match=message):
+    with user_error(message):
         read_all(TINY, str(data_dir))
 
 
@@ -124,7 +124,7 @@ def small(prepared):
 
 
 def test_missing_training_split_is_refused(small):
-    with pytest.raises(UserError, match=r"needs files for train; .* some for validation, test"):
+    with user_error(r"needs files for train; .* some for validation, test"):
         read_all(TINY, str(small("val", "test", "more")))
 
 
@@ -156,12 +156,12 @@ def test_dataset_is_prepared_once(tmp_path, own, capsys):
 def test_damaged_or_other_dataset_is_named(small):
     (directory,) = (small("train") / "tiny").iterdir()
     digest = source_digest("tfds:tiny", str(directory))
-    with pytest.raises(UserError, match=r"holds tfds:tiny/1\.2\.3"):
+    with user_error(r"holds tfds:tiny/1\.2\.3"):
         read_all(TfdsSource(name="tfds:other"), str(directory))
     (path,) = directory.glob("*.tfrecord*")
     path.write_bytes(path.read_bytes()[:-1])
     assert source_digest("tfds:tiny", str(directory)) != digest
-    with pytest.raises(UserError, match=f"{path}: damaged"):
+    with user_error(f"{path}: damaged"):
         read_all(TINY, str(directory))
 
 

@@ -15,6 +15,7 @@ from common.errors import UserError
 from common.storage.files import stat_file
 from components.convert.sources import tfrecords
 from components.convert.sources.registry import find_source
+from tests.errors import user_error
 
 RANDOM = np.random.default_rng(0)
 FILES = (
@@ -98,7 +99,7 @@ def test_names_decide_splits(tmp_path, read, names, splits):
     for i, name in enumerate(names.split()):
         write_records(tmp_path / "in" / name, [{"pixels": bytes(60), "y": i % 3}])
     if isinstance(splits, UserError):
-        with pytest.raises(UserError, match=str(splits)):
+        with user_error(str(splits)):
             read(PIXELS, tmp_path / "in")
         return
     split_of = {}
@@ -112,7 +113,7 @@ def test_missing_schema_lists_features(tmp_path):
     path = write_records(tmp_path / "x.tfrecord", [record])
     features = "image/encoded (bytes[1]), label (int64[1]), no (bytes[0]), sizes (float[2])"
     message = f"needs --schema FILE, .*{re.escape(f'of {path} has {features}')}"
-    with pytest.raises(UserError, match=message):
+    with user_error(message):
         find_source("tfrecord").files(str(path))
 
 
@@ -135,7 +136,7 @@ def test_wrong_record_is_named(tmp_path, read, text, change, message):
     path = write_records(tmp_path / "x.tfrecord", [good, {**good, **change}, good])
     second = 16 + struct.unpack_from("<Q", path.read_bytes())[0]
     pattern = re.escape(f"{path}: record at byte {second}: ") + ".*" + re.escape(message)
-    with pytest.raises(UserError, match=pattern):
+    with user_error(pattern):
         read(text, write_records(tmp_path / "before.tfrecord", [good]), path)
 
 
@@ -145,7 +146,7 @@ def test_schema_of_table_is_refused(tmp_path, read):
         label: {regression: tip}, deep: [{column: fare, numeric: z_score}]}
     """
     path = write_records(tmp_path / "x.tfrecord", [dots(1)])
-    with pytest.raises(UserError, match=r"schema.yaml: .*unknown key"):
+    with user_error(r"schema.yaml: .*unknown key"):
         read(table, path)
 
 
@@ -161,7 +162,7 @@ def test_schema_of_table_is_refused(tmp_path, read):
 def test_file_without_examples_is_named(tmp_path, read, content, message):
     path = tmp_path / "x"
     path.write_bytes(content) if isinstance(content, bytes) else write_records(path, content)
-    with pytest.raises(UserError, match=f"^{path}: {message}"):
+    with user_error(f"^{path}: {message}"):
         read(PIXELS, path)
 
 
@@ -187,5 +188,5 @@ def test_packed_or_damaged_file(tmp_path_factory, sizes, levels, place):
     changed = data[:place] + bytes([data[place] ^ 1]) + data[place + 1 :]
     for damaged in (packed[: -1 - place % 15], changed):
         path.write_bytes(damaged)
-        with pytest.raises(UserError, match=f"^{path}: (damaged|cannot be read)"):
+        with user_error(f"^{path}: (damaged|cannot be read)"):
             list(tfrecords.read_records(stat_file(path)))

@@ -7,8 +7,8 @@ import kinds
 import pytest
 from dataset_files import convert_to, write_files
 
-from common.errors import UserError
 from components.convert.sources.registry import source_digest
+from tests.errors import user_error
 
 
 @pytest.mark.parametrize("link", ["nowhere", "itself"])
@@ -23,7 +23,7 @@ def test_unreadable_path_is_named(tmp_path, fails, kind, place, link):
     listed = [part for name, value in flags.items() for part in (f"--{name}", value)]
     line = fails(*listed, "--output", tmp_path / "out")
     assert "--output" not in line and path.name in line and not (tmp_path / "out").exists()
-    with pytest.raises(UserError, match=path.name):
+    with user_error(path.name):
         source_digest(kind, flags["source"], flags.get("schema"))
 
 
