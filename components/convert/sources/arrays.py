@@ -191,6 +191,8 @@ class _ArraySource(Source):
         for split, names in self.files_of.items():
             missing = [name for name in names if name not in parts]
             if split != "train" and len(missing) == len(names):
+                if paths:
+                    print(f"{paths}: no files for {split}, which is drawn from train", flush=True)
                 continue
             if missing:
                 raise UserError(

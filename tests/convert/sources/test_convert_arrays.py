@@ -35,10 +35,11 @@ def refused(source, path):
     return str(error.value)
 
 
-def test_idx_missing_files_are_named(tmp_path):
+def test_idx_missing_files_are_named(tmp_path, capsys):
     assert "has no train-images-idx3-ubyte, train-labels-idx1-ubyte" in refused(IDX, tmp_path)
     make_idx(tmp_path, train=20)
     assert [*read_all(IDX, str(tmp_path)).splits] == ["train"]
+    assert f"{tmp_path}: no files for test, which is drawn" in capsys.readouterr().out
     make_idx(tmp_path, test=3)
     (tmp_path / "t10k-labels-idx1-ubyte.gz").unlink()
     assert f"{tmp_path}: has no t10k-labels-idx1-ubyte;" in refused(IDX, tmp_path)
