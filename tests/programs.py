@@ -43,7 +43,7 @@ start_python = functools.partial(start, sys.executable)
 run_python = functools.partial(run, sys.executable)
 
 
-def wait_until(condition, limit_s=30.0, poll_s=0.01, passing=()):
+def wait_until(condition, limit_s=120.0, poll_s=0.01, passing=()):
     """Polls until a condition holds, also through errors of these types; returns what it gives."""
     end = time.monotonic() + limit_s
     while True:

@@ -154,7 +154,8 @@ class _ArraySource(Source):
         """Returns the archive, or the files of the directory, in the order of `files_of`.
 
         Args:
-          paths: Path of the archive or of the directory; None for the folder `embedded`.
+          paths: Path of the archive; or of the directory, which has the files or a folder with
+            them. None for the folder `embedded`.
 
         Raises:
           UserError: If there is nothing at the path.
@@ -167,7 +168,8 @@ class _ArraySource(Source):
         )
         if archive:
             return [archive]
-        files = {_name(file.path): file for file in list_folder(path)[1]}
+        folders = (*list_folder(path)[0], path)
+        files = {_name(file.path): file for each in folders for file in list_folder(each)[1]}
         return [files[name] for name in names if name in files]
 
     def open(self, paths: Paths, opening: Opening) -> ArrayExamples:

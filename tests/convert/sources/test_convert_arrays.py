@@ -100,9 +100,10 @@ def files(cifar):
 
 
 def put(path, files, form):
-    """Writes files into a folder, or in a mode of `tarfile` into an archive; returns its path."""
-    if not form:
-        return write_files(path, files)
+    """Writes files into a folder, in a folder of it, or in a mode of `tarfile` into an archive."""
+    if form in ("", "batches"):
+        write_files(path / form, files)
+        return path
     with tarfile.open(path, form) as tar:
         for name, data in files.items():
             member = tarfile.TarInfo(f"x/y/../z/{name}")
@@ -111,7 +112,7 @@ def put(path, files, form):
     return path
 
 
-@pytest.mark.parametrize("form", ["w", "w:xz", ""])
+@pytest.mark.parametrize("form", ["w", "w:xz", "", "batches"])
 def test_cifar_has_all_pixels(bucket, cifar, files, form):
     """A record has its pixels by channel, then by row, then by column."""
     put(bucket / "cifar", {"readme.html": b"hi", **dict(reversed(files.items()))}, form)
