@@ -78,11 +78,13 @@ class _Array(_Part):
 
     Attributes:
       shape: Height, width and channels of an image.
-      labels: Class of each record, uint8 [N].
+      count: Number of records.
+      labels: Class of each record, uint8 [N]; None if the byte before an image is its class.
     """
 
     shape: tuple[int, int, int]
-    labels: np.ndarray
+    count: int
+    labels: np.ndarray | None = None
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -95,20 +97,31 @@ class ArrayExamples(Examples):
         """Yields the records of a piece in order.
 
         Raises:
+          UserError: If a label is no class.
           FileChangedError: If a file was changed since it was opened; it is a UserError.
         """
         start, stop = piece.part
         for array in self.arrays[piece.split]:
             height, width, channels = array.shape
-            count = len(array.labels)
+            count, num_pixels = array.count, math.prod(array.shape)
             size = array.num_bytes // count
             num_rows = max(1, _BLOCK_BYTES // size)
             with open_file(array.file) as data:
                 for first in range(max(0, start), min(stop, count), num_rows):
-                    labels = array.labels[first : min(first + num_rows, stop)]
+                    last = min(first + num_rows, stop, count)
                     data.seek(array.offset + first * size)
-                    records = np.frombuffer(data.read(len(labels) * size), np.uint8)
-                    pixels = records.reshape(-1, size)[:, -math.prod(array.shape) :]
+                    content = data.read((last - first) * size)
+                    records = np.frombuffer(content, np.uint8).reshape(-1, size)
+                    if array.labels is None:
+                        labels = records[:, -num_pixels - 1]
+                    else:
+                        labels = array.labels[first:last]
+                    for row in np.flatnonzero(labels >= len(self.class_names))[:1]:
+                        raise UserError(
+                            f"{array.origin}: record {first + row} has label {labels[row]}; "
+                            f"{self.name} has labels 0 to {len(self.class_names) - 1}"
+                        )
+                    pixels = records[:, -num_pixels:]
                     planes = pixels.reshape(-1, channels, height, width).swapaxes(0, 1)
                     # This is several times as fast as a copy of the transposed array.
                     images = np.stack([*planes], axis=-1)
@@ -147,7 +160,7 @@ class _ArraySource(Source):
           parts: Files of the split, in the order of `files_of`.
 
         Raises:
-          UserError: If a file is not what this source reads, or a label is no class.
+          UserError: If a file is not what this source reads.
         """
 
     def files(self, paths: Paths) -> list[File]:
@@ -173,7 +186,7 @@ class _ArraySource(Source):
         return [files[name] for name in names if name in files]
 
     def open(self, paths: Paths, opening: Opening) -> ArrayExamples:
-        """Unpacks what is packed, and reads the labels.
+        """Unpacks what is packed, and reads the labels if the classes are theirs.
 
         Args:
           paths: Value of `--source`.
@@ -203,14 +216,9 @@ class _ArraySource(Source):
                 )
             arrays[split] = self._arrays([parts[name] for name in names])
         every = [*itertools.chain(*arrays.values())]
-        num_classes = 1 + max(int(array.labels.max()) for array in every)
-        class_names = tuple(self.class_names or map(str, range(num_classes)))
+        largest = (array.labels.max() for array in every if array.labels is not None)
+        class_names = tuple(self.class_names or map(str, range(1 + max(map(int, largest)))))
         for array in every:
-            for row in np.flatnonzero(array.labels >= len(class_names))[:1]:
-                raise UserError(
-                    f"{array.origin}: record {row} has label {array.labels[row]}; {self.name} has "
-                    f"labels 0 to {len(class_names) - 1}"
-                )
             if array.shape != every[0].shape:
                 raise UserError(
                     f"{array.origin}: its images have the shape {array.shape}, and those of train "
@@ -221,7 +229,7 @@ class _ArraySource(Source):
             name=self.name,
             origin=self.origin,
             pieces=opening.even_pieces(
-                {split: sum(len(a.labels) for a in each) for split, each in arrays.items()},
+                {split: sum(a.count for a in each) for split, each in arrays.items()},
                 {split: sum(a.num_bytes for a in each) for split, each in arrays.items()},
             ),
             inputs=(image_feature(every[0].shape, value_range=(low, high)),),
@@ -270,6 +278,7 @@ class IdxSource(_ArraySource):
             offset=images.offset,
             num_bytes=images.size,
             shape=(height, width, 1),
+            count=count,
             labels=np.array(labels),
         )
         return [array]
@@ -315,9 +324,8 @@ class CifarSource(_ArraySource):
                     f"{part.origin}: {part.num_bytes} bytes, which is no positive number of whole "
                     f"records of {size} bytes"
                 )
-            data = np.memmap(part.file.path, np.uint8, "r", part.offset, part.num_bytes)
-            labels = np.array(data[self.label_bytes - 1 :: size])
-            arrays.append(_Array(**vars(part), shape=_CIFAR_SHAPE, labels=labels))
+            count = part.num_bytes // size
+            arrays.append(_Array(**vars(part), shape=_CIFAR_SHAPE, count=count))
         return arrays
 
 
