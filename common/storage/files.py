@@ -96,17 +96,6 @@ def open_file(place: File | Path, start: int = 0, stop: int | None = None) -> io
     return io.BufferedReader(raw, _BUFFER_BYTES)
 
 
-def open_random_access(file: File) -> io.RawIOBase:
-    """Opens a listed file whose `read` reads only the bytes that are requested.
-
-    Raises:
-      FileChangedError: From here or from reading, if the file is not the listed version any more.
-      UserError: If the store refuses a request.
-      ConnectionError: If the store does not answer.
-    """
-    return storage_of(file.path).open(file, 0, 0)
-
-
 def open_files(files: Sequence[File], stop: int | None = None) -> Iterator[io.BufferedReader]:
     """Opens listed files one after another; in a bucket, 16 of them at once.
 

@@ -22,7 +22,6 @@ from common.storage.files import (
     list_files,
     list_folder,
     open_file,
-    open_random_access,
     read_bytes,
     read_json,
     sha256_of,
@@ -128,17 +127,6 @@ def test_range_is_read_once_and_ahead(disk, folder, bytes_read):
         pieces = iter(lambda: data.read(min(1 << 20, (29 << 20) - data.tell())), b"")
         assert b"".join(pieces) == content[1 << 20 : 29 << 20]
     assert 28 << 20 <= bytes_read() <= (28 << 20) + (128 << 10)
-
-
-def test_random_access_reads_nothing_more(disk, folder, bytes_read):
-    content = os.urandom(5000)
-    fill(disk, a=content)
-    with open_random_access(stat_file(f"{folder}/a")) as data:
-        for start, num_bytes in ((2100, 400), (1000, 500), (4990, 20)):
-            data.seek(start)
-            assert bytes(data.read(num_bytes)) == content[start : start + num_bytes]
-        assert data.seek(-7, os.SEEK_END) == 4993 and bytes(data.read(7)) == content[-7:]
-    assert bytes_read() == 917
 
 
 @pytest.mark.parametrize("content", [b"2" * 9, None])
