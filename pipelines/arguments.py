@@ -131,7 +131,7 @@ def pipeline_arguments(config: Any, cluster: Cluster, sources: Sequence[str]) ->
     convert = ConvertOptions.of(config, **_CONVERT_OWN, source=sources or None)
     evaluate = evaluation(config)
     source = find_source(convert.dataset, **convert.source_options)
-    # TensorFlow Datasets takes a schema for tables, but its datasets of images need none.
+    # TensorFlow Datasets takes a schema, but most of its datasets of images need none.
     needs_schema = "schema" in source.takes and not convert.dataset.startswith(TFDS)
     if needs_schema and not source.schema:
         raise UserError(

@@ -1,5 +1,7 @@
+import dataclasses
 import datetime as dt
 import math
+import re
 from decimal import Decimal
 
 import pyarrow as pa
@@ -98,8 +100,11 @@ def test_parquet_files_lose_no_row(tmp_path):
     assert [row["f"] for row in rows(examples)] == [*numbers, 0, 1]
     path = tmp_path / "t/b.parquet"
     write(path, *numbers, None)
-    with user_error(f"^{path}: row 40001: f: is missing"):
+    fault = f"^{path}: row 40001: f: is missing"
+    with user_error(fault):
         read(source, tmp_path / "t", tmp_path)
+    (skipped,) = read(dataclasses.replace(source, skip_bad=1), tmp_path / "t", tmp_path).skipped
+    assert re.match(fault, skipped)
     path.write_bytes(path.read_bytes()[:-9])
     with user_error(f"^{path}: cannot be read as a Parquet file"):
         read(source, tmp_path / "t", tmp_path)
