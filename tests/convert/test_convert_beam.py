@@ -7,7 +7,6 @@ import contextlib
 import os
 import random
 import shutil
-import subprocess
 import time
 
 import kinds
@@ -18,7 +17,9 @@ from dataset_files import read_folder, write_files
 from components.convert import beam
 from components.convert.__main__ import main
 from components.convert.options import Options
+from tests import programs
 from tests.errors import user_error
+from tests.programs import ended
 from tests.root import ROOT
 
 PYTHON = os.environ.get("BEAM_PYTHON", ROOT / ".venv-beam/bin/python")
@@ -29,22 +30,12 @@ on_beam = pytest.mark.beam
 def start(options, directory):
     """Starts a conversion into a directory."""
     flags = [*options.as_flags(but=("output",)), "--output", str(directory), "--engine", "beam"]
-    command = [PYTHON, "-m", "components.convert", *flags, "--", *WORKERS]
-    return subprocess.Popen(
-        command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
-    )
-
-
-def finish(process, code=0):
-    """Returns what a conversion prints that ends with this code."""
-    printed, _ = process.communicate()
-    assert process.returncode == code, printed
-    return printed
+    return programs.start(PYTHON, "-m", "components.convert", *flags, "--", *WORKERS)
 
 
 @on_beam
 def test_beam_in_a_bucket(options, expected, busy_bucket):
-    finish(start(options, "gs://demo/out"))
+    ended(start(options, "gs://demo/out"))
     assert read_folder(busy_bucket / "out") == expected
 
 
@@ -63,7 +54,7 @@ def test_beam_goes_on_after_kills(options, expected, tmp_path, kills):
         if process.returncode == 0:
             assert read_folder(tmp_path / "out") == expected
             shutil.rmtree(tmp_path / "out")
-    assert "apache_beam" not in finish(start(options, tmp_path / "out"))
+    assert "apache_beam" not in ended(start(options, tmp_path / "out"))
     assert read_folder(tmp_path / "out") == expected
 
 
@@ -73,7 +64,7 @@ def test_wrong_input_is_one_line(tmp_path):
     path = tmp_path / "source/b/99.png"
     path.write_bytes(path.read_bytes()[:60])
     options = Options(**flags, output="-", shards=8)
-    lines = finish(start(options, tmp_path / "out"), 2).splitlines()
+    lines = ended(start(options, tmp_path / "out"), 2).splitlines()
     message = f"error: {path}: broken image (image file is truncated)"
     assert [line for line in lines if "error" in line.lower()] == [message]
     assert not (tmp_path / "out").exists()

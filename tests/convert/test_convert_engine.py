@@ -1,6 +1,5 @@
 import multiprocessing
 import os
-import subprocess
 import sys
 import time
 
@@ -9,6 +8,7 @@ import pytest
 
 from common.errors import UserError
 from components.convert import engine
+from tests.programs import run_python, start_python
 
 pytestmark = pytest.mark.cluster
 
@@ -47,11 +47,6 @@ def test_error_of_task_is_raised(error):
     assert not multiprocessing.active_children()
 
 
-def run(code):
-    """Returns what a program prints."""
-    return subprocess.check_output([sys.executable, "-c", code], text=True, timeout=120)
-
-
 def test_kill_amid_results_is_noticed():
     code = r"""
 import os, signal, threading
@@ -68,7 +63,7 @@ for i in range(20):
     except engine.ProcessLostError as error:
         print(error)
 """
-    printed = run(code)
+    printed = run_python("-c", code)
     assert printed.count("ended from outside, perhaps for want of memory") == 20
 
 
@@ -81,7 +76,7 @@ def sleep(task):
     time.sleep(60)
 list(engine.run(sleep, range(3), processes=3))
 """
-    process = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True)
+    process = start_python("-c", code)
     started = [psutil.Process(int(process.stdout.readline())) for _ in range(3)]
     process.kill()
     process.wait()
@@ -105,4 +100,4 @@ for i, pid in enumerate(started):
     os.kill(pid, signal.SIGTERM)
 print([os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) for pid in started])
 """
-    assert run(code) == f"{[143] * 12}\n"
+    assert run_python("-c", code) == f"{[143] * 12}\n"

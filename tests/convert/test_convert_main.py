@@ -1,10 +1,8 @@
 import re
-import subprocess
-import sys
 
 import pytest
 
-from tests.root import ROOT
+from tests.programs import run_python
 
 
 @pytest.mark.cluster
@@ -13,8 +11,7 @@ def test_command_imports_nothing_heavy(tmp_path):
         "import sys; from components.convert.__main__ import main\n"
         f"main(['--output', {str(tmp_path / 'out')!r}, '--shards=4']); print(*sys.modules)"
     )
-    printed = subprocess.check_output([sys.executable, "-c", code], cwd=ROOT, text=True)
-    *splits, last, modules = printed.splitlines()
+    *splits, last, modules = run_python("-c", code).splitlines()
     assert splits[:3] == [
         "train: 1,307 examples in 4 shards",
         "validation: 136 examples in 4 shards",

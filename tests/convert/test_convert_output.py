@@ -6,8 +6,6 @@ import pkgutil
 import re
 import shutil
 import signal
-import subprocess
-import sys
 import time
 
 import pytest
@@ -19,7 +17,7 @@ from components.convert import output
 from components.convert.convert import convert
 from components.convert.options import Options
 from tests.errors import user_error
-from tests.root import ROOT
+from tests.programs import ended, start_python
 
 
 @pytest.fixture
@@ -188,9 +186,9 @@ def test_shard_deleted_from_bucket_is_named(bucket, monkeypatch):
 def test_signal_decides_exit_code(tmp_path, number, code):
     make_idx(tmp_path / "source", size=(28, 28), packed=False, train=20_000)
     flags = f"--dataset idx --source {tmp_path}/source --output {tmp_path}/out --shards 400"
-    command = [sys.executable, "-m", "components.convert", "--processes=2", *flags.split()]
-    process = subprocess.Popen(command, cwd=ROOT, stdout=subprocess.DEVNULL)
+    process = start_python("-m", "components.convert", "--processes=2", *flags.split())
     while not list(tmp_path.glob("out/*.tfrecord")) and process.poll() is None:
         time.sleep(0.001)
     process.send_signal(number)
-    assert process.wait(60) == code and (tmp_path / "out/.converting/plan.sha256").exists()
+    ended(process, code)
+    assert (tmp_path / "out/.converting/plan.sha256").exists()
