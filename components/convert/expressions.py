@@ -73,7 +73,11 @@ def connect(**settings: str) -> duckdb.DuckDBPyConnection:
     # The time for common subexpressions is quadratic in the number of columns. A list of values
     # after IN would become a join, which does not keep the order of rows.
     optimizers = {"disabled_optimizers": "common_subexpressions,in_clause"}
-    return duckdb.connect(config={**dict.fromkeys(switches, "false"), **optimizers, **settings})
+    connection = duckdb.connect(
+        config={**dict.fromkeys(switches, "false"), **optimizers, **settings}
+    )
+    # Without prefetching, a row group of a Parquet file is not in memory as a whole.
+    return connection.execute("LOAD parquet; SET disable_parquet_prefetching = true")
 
 
 @functools.cache
