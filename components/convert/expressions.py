@@ -70,9 +70,8 @@ def connect(**settings: str) -> duckdb.DuckDBPyConnection:
 
     import_arrow()
     switches = ("autoinstall_known_extensions", "autoload_known_extensions")
-    # The time for common subexpressions is quadratic in the number of columns. A list of values
-    # after IN would become a join, which does not keep the order of rows.
-    optimizers = {"disabled_optimizers": "common_subexpressions,in_clause"}
+    # A list of values after IN would become a join, which does not keep the order of rows.
+    optimizers = {"disabled_optimizers": "in_clause"}
     connection = duckdb.connect(
         config={**dict.fromkeys(switches, "false"), **optimizers, **settings}
     )
