@@ -1,4 +1,4 @@
-"""What is refused as a mistake of the user's."""
+"""Expectation of an error for a mistake of the user."""
 
 import contextlib
 

@@ -40,13 +40,13 @@ def mounted():
     """Makes `HERE` known to epath and to `common.storage`."""
     prefixes, schemes = (*gpath._URI_PREFIXES, "file://"), gpath._URI_SCHEMES | {"file"}
     with contextlib.ExitStack() as changes:
-        known = {"_URI_PREFIXES": prefixes, "_URI_SCHEMES": schemes}
-        changes.enter_context(mock.patch.multiple(gpath, **known))
-        for known, added in (
+        constants = {"_URI_PREFIXES": prefixes, "_URI_SCHEMES": schemes}
+        changes.enter_context(mock.patch.multiple(gpath, **constants))
+        for table, added in (
             (gpath._URI_MAP_ROOT, {"file://": "/file/"}),
             (gpath._PREFIX_TO_BACKEND, {"file": backend.tf_backend}),
             (register._URI_PREFIXES_TO_CLS, {"file://": gpath.PosixGPath}),
             (storage.IMPLEMENTATIONS, {"file": f"{__name__}:FileStorage"}),
         ):
-            changes.enter_context(mock.patch.dict(known, added))
+            changes.enter_context(mock.patch.dict(table, added))
         yield

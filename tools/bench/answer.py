@@ -63,12 +63,14 @@ def main():
 def hey(url, body, seconds, rate):
     """Sends requests at a rate by each client; returns statuses, rate, and quantiles in ms."""
     line = f"hey -z {seconds}s -c {_CLIENTS} -q {rate} -m POST -T application/json"
-    said = run(*line.split(), "-d", body, url)
-    codes = {code: int(count) for code, count in re.findall(r"\[(\d+)\]\s+(\d+) responses", said)}
-    quantiles = {
-        f"p{p}": 1e3 * float(re.search(rf"{p}%+ in ([\d.]+) secs", said)[1]) for p in (50, 99)
+    printed = run(*line.split(), "-d", body, url)
+    codes = {
+        code: int(count) for code, count in re.findall(r"\[(\d+)\]\s+(\d+) responses", printed)
     }
-    rate = float(re.search(r"Requests/sec:\s+([\d.]+)", said)[1])
+    quantiles = {
+        f"p{p}": 1e3 * float(re.search(rf"{p}%+ in ([\d.]+) secs", printed)[1]) for p in (50, 99)
+    }
+    rate = float(re.search(r"Requests/sec:\s+([\d.]+)", printed)[1])
     return {"answered": sum(codes.values()), "by_status": codes, "rate": rate, **quantiles}
 
 

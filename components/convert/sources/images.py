@@ -25,7 +25,9 @@ import itertools
 import math
 import os
 import re
+import struct
 import warnings
+import zlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import IO, Any, Self
 
@@ -86,26 +88,41 @@ class Picture:
     label: Sequence[int | float]
 
 
-def _read_heads(pictures: Iterable[Picture]) -> np.ndarray:
-    """Returns height, width and bytes of images, whether each is grey, and whether it is rotated.
+@dataclasses.dataclass(kw_only=True)
+class _Heads:
+    """Facts from the heads of some images.
 
-    An image is rotated if it has an EXIF orientation other than the normal one. No pixel is
-    decoded.
+    Attributes:
+      sizes: Origin of the first image of each (height, width).
+      is_gray: Whether all images are grey.
+      rotated: Origins of the images with an EXIF orientation other than the normal one.
+      longest: Number of bytes of the longest file.
+    """
 
-    Returns:
-      Integers [N, 5].
+    sizes: dict[tuple[int, int], str] = dataclasses.field(default_factory=dict)
+    is_gray: bool = True
+    rotated: list[str] = dataclasses.field(default_factory=list)
+    longest: int = 0
+
+
+def _read_heads(pictures: Iterable[Picture]) -> _Heads:
+    """Returns the sizes of images, whether all are grey, which are rotated, and the longest file.
+
+    No pixel is decoded.
 
     Raises:
       UserError: If one is no PNG or JPEG image, broken, or has more pixels than Pillow allows.
     """
-    heads = []
+    heads = _Heads()
     for picture in pictures:
-        with opened(picture.content, picture.origin) as image:
+        with readable(picture.origin), opened(picture.content, picture.origin) as image:
+            heads.sizes.setdefault((image.height, image.width), picture.origin)
+            heads.is_gray &= image.mode in _GRAY
             # If a PNG has no such key, `getexif` decodes all of it to look for an orientation.
-            rotated = "exif" in image.info and image.getexif().get(_ORIENTATION, 1) != 1
-            num_bytes = picture.content.seek(0, os.SEEK_END)
-            heads.append((image.height, image.width, num_bytes, image.mode in _GRAY, rotated))
-    return np.array(heads, np.int64).reshape(-1, 5)
+            if "exif" in image.info and image.getexif().get(_ORIENTATION, 1) != 1:
+                heads.rotated.append(picture.origin)
+            heads.longest = max(heads.longest, picture.content.seek(0, os.SEEK_END))
+    return heads
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -142,38 +159,48 @@ class ImageExamples(Examples):
           UserError: If an image is broken, or pixels are to be stored, the images differ in size,
             and no size is given.
         """
-        heads = np.concatenate(
-            opening.map(
-                lambda piece: _read_heads(self.pictures(piece, heads_only=True)), self.pieces
-            )
+        heads = opening.map(
+            lambda piece: _read_heads(self.pictures(piece, heads_only=True)), self.pieces
         )
-        sizes = sorted(
-            {*map(tuple, heads[:, :2].tolist())}, key=lambda size: (math.prod(size), size)
-        )
-        own = sizes[0] if len(sizes) == 1 else None
-        channels = 1 if heads[:, 3].all() else 3
+        sizes = {size: origin for part in reversed(heads) for size, origin in part.sizes.items()}
+        by_area = sorted(sizes, key=lambda shape: (math.prod(shape), shape))
+        smallest, largest = by_area[0], by_area[-1]
+        own = smallest if len(sizes) == 1 else None
+        channels = 1 if all(part.is_gray for part in heads) else 3
         if encoding is None:
-            is_small = own and math.prod(own) * channels <= _MOST_RAW_BYTES
-            encoding = "raw" if size or is_small else "source"
-        described = _product(sizes[0])
-        if not own:
-            described = f"{len(sizes):,} sizes from {described} to {_product(sizes[-1])}"
-            if encoding == "raw" and not size:
-                raise UserError(
-                    f"--encoding raw: images have {described} pixels; give --image-size "
-                    "HEIGHTxWIDTH too"
-                )
+            encoding = (
+                "raw"
+                if size or (own and math.prod(own) * channels <= _MOST_RAW_BYTES)
+                else "source"
+            )
+        if encoding == "raw" and not (size or own):
+            raise UserError(
+                f"--encoding raw: images differ in size ({sizes[smallest]} is "
+                f"{_product(smallest)}, {sizes[largest]} "
+                f"is {_product(largest)}); give --image-size HEIGHTxWIDTH too"
+            )
         shape = (*(size or own or _DEFAULT_SIZE), channels)
+        sizes_text = (
+            _product(own)
+            if own
+            else f"{len(sizes):,} sizes from {_product(smallest)} to {_product(largest)}"
+        )
         how = (
             "pixels,"
             if encoding == "raw"
             else "the files that they are (see --image-size); a model gets"
         )
-        print(f"images of {described} pixels are stored as {how} {_product(shape)}", flush=True)
-        if rotated := heads[:, 4].sum():
-            print(f"the EXIF orientation of {rotated:,} images is not applied", flush=True)
+        print(f"images of {sizes_text} pixels are stored as {how} {_product(shape)}", flush=True)
+        if rotated := [*itertools.chain(*(part.rotated for part in heads))]:
+            print(
+                f"the EXIF orientation of {len(rotated):,} images is not applied, first of "
+                f"{rotated[0]}",
+                flush=True,
+            )
         feature = image_feature(shape, encoding=None if encoding == "raw" else "image")
-        return dataclasses.replace(self, inputs=(feature,), most={"image": int(heads[:, 2].max())})
+        return dataclasses.replace(
+            self, inputs=(feature,), most={"image": max(part.longest for part in heads)}
+        )
 
     def blocks(self, piece: Piece) -> Iterator[Block]:
         """Yields the images of a piece; a broken one is a `UserError`."""
@@ -276,15 +303,27 @@ def opened(stream: IO[bytes], origin: str) -> Iterator[Any]:
 
     try:
         with warnings.catch_warnings():
-            warnings.simplefilter("error", Image.DecompressionBombWarning)
+            warnings.simplefilter("ignore", Image.DecompressionBombWarning)
             image = Image.open(stream, formats=("PNG", "JPEG"))
         with image:
+            if math.prod(image.size) > (Image.MAX_IMAGE_PIXELS or math.inf):
+                raise UserError(
+                    f"{origin}: {image.height} x {image.width} pixels are too many; make it smaller"
+                )
             yield image
     except (UserError, ConnectionError):
         raise
     except UnidentifiedImageError:
         raise UserError(f"{origin}: is no PNG or JPEG image") from None
-    except Exception as error:  # Pillow raises many types.
+    except (
+        OSError,
+        SyntaxError,
+        ValueError,
+        EOFError,
+        struct.error,
+        zlib.error,
+        Image.DecompressionBombError,
+    ) as error:
         raise UserError(f"{origin}: broken image ({error})") from None
 
 

@@ -107,8 +107,10 @@ class Staging:
         self._pending: list[pa.Table] = []
         self._connection = connect(memory_limit="1GB", temp_directory=os.path.dirname(path))
         # The time for common subexpressions is quadratic in the number of columns.
-        optimizers = "common_subexpressions,in_clause"
-        self._connection.execute(f"SET disabled_optimizers = '{optimizers}'")
+        self._connection.execute(
+            "SET disabled_optimizers = current_setting('disabled_optimizers') || "
+            "',common_subexpressions'"
+        )
         label = pa.float32() if schema.label.task == REGRESSION else pa.int64()
         fields = [(column.name, _STORED[column.dtype]) for column in schema.stored]
         fields += [(f"label.{i}", label) for i in range(max(1, len(schema.label.targets)))]

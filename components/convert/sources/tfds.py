@@ -231,8 +231,8 @@ def _find(name: str, folder: str) -> DatasetBuilder:
     if not folder:
         with contextlib.suppress(registered.DatasetNotFoundError):
             return tfds.builder(name)
-    known = os.listdir(folder) if folder else tfds.list_builders(with_community_datasets=False)
-    nearest = did_you_mean(re.split("[/:]", name)[0], known, cutoff=0.5)
+    names = os.listdir(folder) if folder else tfds.list_builders(with_community_datasets=False)
+    nearest = did_you_mean(re.split("[/:]", name)[0], names, cutoff=0.5)
     sys.exit(f"{folder or 'TensorFlow Datasets'} has no such dataset{nearest}")
 
 

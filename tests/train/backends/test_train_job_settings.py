@@ -25,6 +25,6 @@ def test_key_arrives_in_job():
     ],
 )
 def test_setting_of_ours_is_refused(flag, message):
-    """Those that Vertex AI would refuse are in tests/contracts/test_cloud_rules.py."""
+    """Refusals by rules of our own; tests/contracts/test_cloud_rules.py has those of Vertex AI."""
     with user_error(message):
         JobSettings.parse([flag], "plan")
