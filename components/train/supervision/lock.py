@@ -37,6 +37,7 @@ from common.storage.storage import is_remote, storage_of
 FILE = "launcher.lock"
 BEAT_S, LEASE_S = 5.0, 30.0
 _POLLS = 30  # Number of reads of the lock while the lease of another launcher runs.
+_READS, _READ_EVERY_S = 100, 0.01  # Attempts to read the name of one that just took the lock.
 _MOST_BYTES = 4096
 # The start time of a process is computed from the system's clock, so it may differ between two
 # reads by as much as the clock was corrected in between.
@@ -141,9 +142,10 @@ def locked(directory: str) -> Iterator[int]:
         if launcher and (launcher.is_alive or not launcher.is_here):
             raise _refusal(directory, launcher)
 
+    content = Launcher.of(os.getpid()).model_dump_json().encode()
     with locks.locked(os.path.join(directory, FILE), refuse) as descriptor:
         os.ftruncate(descriptor, 0)
-        os.pwrite(descriptor, Launcher.of(os.getpid()).model_dump_json().encode(), 0)
+        os.pwrite(descriptor, content, 0)
         yield descriptor
 
 
@@ -163,14 +165,22 @@ def holder(directory: str) -> Launcher | None:
 
     A lock file that is missing or cannot be opened counts as free.
 
-    The launcher may already be gone, while its guard removes what is left of the job. One that has
-    only just taken the lock may be process 0 of "an unknown host".
+    The launcher may already be gone, while its guard removes what is left of the job. If it has
+    only just taken the lock, waits up to a second until it has written its name.
     """
+    content = b""
     with contextlib.suppress(OSError), open(os.path.join(directory, FILE), "rb") as file:
-        try:
-            fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
-        except BlockingIOError:
-            return Launcher.parse(file.read(_MOST_BYTES))
+        for _ in range(_READS):
+            try:
+                fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+            except BlockingIOError:
+                content = file.read(_MOST_BYTES)
+            else:
+                return None
+            if content:
+                break
+            time.sleep(_READ_EVERY_S)
+        return Launcher.parse(content)
     return None
 
 

@@ -1,5 +1,6 @@
 import contextlib
 import fcntl
+import functools
 import os
 import re
 import socket
@@ -9,6 +10,7 @@ import psutil
 import pytest
 from train_fakes import ONE, guard_of, wait_until
 
+from common import locks
 from components.train.__main__ import main
 from components.train.supervision.lock import FILE, Launcher, holder, locked
 from tests.errors import user_error
@@ -79,3 +81,11 @@ def test_holder_after_longer_name_is_known(tmp_path):
         pass
     with locked(str(tmp_path)):
         assert holder(str(tmp_path)).pid == os.getpid()
+
+
+def test_holder_that_writes_its_name_later_is_known(tmp_path, monkeypatch):
+    launcher = Launcher.of(os.getpid())
+    with locks.locked(tmp_path / FILE):
+        write = functools.partial((tmp_path / FILE).write_text, launcher.model_dump_json())
+        monkeypatch.setattr(time, "sleep", lambda _: write())
+        assert holder(str(tmp_path)) == launcher
