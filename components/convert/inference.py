@@ -24,7 +24,8 @@ from common.storage.files import write_text
 from components.convert.expressions import connect, quoted, unquoted
 from components.convert.options import Options, Proposal
 from components.convert.sources.registry import find_source
-from components.convert.sources.views import TABLES, create_view, table_errors
+from components.convert.sources.tables import ENDINGS
+from components.convert.sources.views import create_view, table_errors
 
 # Texts that may stand for a missing value.
 _MARKS = ("NA", "N/A", "NaN", "nan", "NULL", "null")
@@ -186,10 +187,10 @@ def write(options: Options, proposal: Proposal) -> None:
     """
     dataset, path = options.dataset, proposal.infer_schema or ""
     others = [flag for flag in options.as_flags(but=("dataset", "source")) if flag != "--output=-"]
-    if others or dataset not in TABLES:
+    if others or dataset not in ENDINGS:
         [option, *_] = [*others, f"--dataset {dataset}"]
         raise UserError(
-            f"{option} means nothing to --infer-schema; it takes --dataset {' or '.join(TABLES)}"
+            f"{option} means nothing to --infer-schema; it takes --dataset {' or '.join(ENDINGS)}"
         )
     if os.path.exists(path):
         raise UserError(f"{path}: is there already; give another name, or delete it")

@@ -38,7 +38,6 @@ _IMAGES = "images"
 _KINDS = {_IMAGES: IMAGE_ENDINGS, **ENDINGS}
 # Expressions for types of DuckDB whose values it would write otherwise than a CSV file has them.
 _AS_IN_CSV = {
-    "BLOB": "decode({})",
     "TIME": "epoch_us({}) // 1000000",
     "TIMESTAMP WITH TIME ZONE": "CAST({} AS TIMESTAMP)",
 }

@@ -169,3 +169,12 @@ def test_delimiter_is_proposed(tmp_path, delimiter):
     schema = yaml.safe_load(infer(tmp_path, "csv", path).read_text())
     assert schema["delimiter"] == delimiter
     assert schema["columns"] == {"size": {"type": "float"}, "colour": {"type": "string"}}
+
+
+def test_folders_and_bytes_of_parquet_are_columns(tmp_path, bucket):
+    for year in ("2023", "2024"):
+        folder = bucket / f"trips/year={year}"
+        folder.mkdir(parents=True)
+        write({"colour": [b"red", b"blue"] * 9}, folder / "t.parquet")
+    schema = yaml.safe_load(infer(tmp_path, "parquet", "gs://demo/trips").read_text())
+    assert schema["columns"] == {"colour": {"type": "string"}, "year": {"type": "string"}}

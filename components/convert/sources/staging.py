@@ -177,7 +177,7 @@ class Staging:
             the schema says, or more rows are wrong than may be left out.
           MemoryError: If a row group is too large.
         """
-        relation, fields = parquet_relation(path), {}
+        relation, fields = parquet_relation([path]), {}
         try:
             table = self._connection.sql(f"FROM {relation}")
             with about(name):

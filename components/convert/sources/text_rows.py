@@ -105,18 +105,23 @@ def check_quotes(path: str, delimiter: str) -> bool:
         return content.find(b'"') >= 0
 
 
-def parquet_relation(path: str) -> str:
-    """Returns SQL for the values of a Parquet file, whose rows are numbered `file_row_number`.
+def parquet_relation(paths: Iterable[str]) -> str:
+    """Returns SQL for the values of Parquet files; `file_row_number` numbers the rows of each.
 
-    Folders in the path may give columns of texts, by names such as `year=2024`.
+    Folders in the paths may give columns of texts, by names such as `year=2024`.
 
     Args:
-      path: Path of the file on this machine.
+      paths: Paths of the files on this machine.
     """
     return (
-        f"read_parquet({literal(glob.escape(os.path.abspath(path)))}, hive_partitioning=true, "
-        "hive_types_autocast=false, binary_as_string=true)"
+        f"read_parquet({path_list(paths)}, hive_partitioning=true, hive_types_autocast=false, "
+        "binary_as_string=true, union_by_name=true)"
     )
+
+
+def path_list(paths: Iterable[str]) -> str:
+    """Returns paths of this machine as SQL for functions of DuckDB that read files."""
+    return f"[{', '.join(literal(glob.escape(os.path.abspath(path))) for path in paths)}]"
 
 
 def _line_of(content: mmap.mmap, end: int) -> int:
@@ -146,7 +151,7 @@ def csv_relation(
     """
     types = ", ".join(f"{literal(name)}: 'VARCHAR'" for name in names)
     return (
-        f"read_csv({literal(glob.escape(os.path.abspath(path)))}, columns={{{types}}}, "
+        f"read_csv({path_list([path])}, columns={{{types}}}, "
         f"skip={skipped}, delim='{delimiter}', quote='\"', escape='\"', nullstr='{null}', "
         f"auto_detect=false, header=false, compression='none', parallel={is_parallel})"
     )

@@ -7,7 +7,6 @@ Files that are packed or in a bucket are copied to the folder first.
 """
 
 import contextlib
-import glob
 import os
 from collections.abc import Iterator, Sequence
 
@@ -17,18 +16,14 @@ from common.errors import UserError, about
 from common.storage.storage import File
 from components.convert.schema import DELIMITERS
 from components.convert.sources.tables import delimiter_of
-from components.convert.sources.text_rows import check_quotes, csv_relation, read_header
+from components.convert.sources.text_rows import (
+    check_quotes,
+    csv_relation,
+    parquet_relation,
+    path_list,
+    read_header,
+)
 from components.convert.sources.unpacking import plain_path
-
-# SQL of the table in files of each kind. That of CSV files depends on their headers.
-TABLES = {
-    "csv": None,
-    # With these formats, dates that are not as in ISO 8601 stay texts.
-    "jsonl": "read_json($paths, format='newline_delimited', sample_size=-1, union_by_name=true, "
-    "dateformat='%Y-%m-%d', timestampformat='%Y-%m-%d %H:%M:%S')",
-    "parquet": "read_parquet($paths, union_by_name=true, hive_partitioning=true, "
-    "hive_types_autocast=false)",
-}
 
 
 def create_view(
@@ -41,7 +36,7 @@ def create_view(
 
     Args:
       connection: Connection to DuckDB.
-      dataset: Kind of the table, a key of `TABLES`.
+      dataset: Kind of the table, a key of `ENDINGS`.
       files: Files of the table. Those that are packed or in a bucket are copied.
       folder: Folder of this machine for the copies. They must stay as long as the view is used.
 
@@ -52,11 +47,20 @@ def create_view(
       UserError: If a file cannot be read, or is no CSV file with different names in its header.
       duckdb.Error: If a file is not of this kind.
     """
-    paths = [plain_path(file, os.path.join(folder, str(i))) for i, file in enumerate(files)]
-    if table := TABLES[dataset]:
-        connection.sql(f"FROM {table}", params={"paths": [*map(glob.escape, paths)]}).create_view(
-            "source"
+    # The names of folders stay, since they may give columns.
+    paths = [
+        plain_path(file, f"{folder}/{i}{os.path.abspath(file.path)}")
+        for i, file in enumerate(files)
+    ]
+    if dataset != "csv":
+        # With these formats, dates that are not as in ISO 8601 stay texts.
+        table = (
+            parquet_relation(paths)
+            if dataset == "parquet"
+            else f"read_json({path_list(paths)}, format='newline_delimited', sample_size=-1, "
+            "union_by_name=true, dateformat='%Y-%m-%d', timestampformat='%Y-%m-%d %H:%M:%S')"
         )
+        connection.sql(f"FROM {table}").create_view("source")
         return None
     relations = []
     for file, path in zip(files, paths, strict=True):
