@@ -370,8 +370,7 @@ class Manifest:
         if text is None:
             raise UserError(
                 f"{directory}: no {FILE}, so this is no finished dataset (make one with "
-                "components.convert, which also reads other TFRecord files: --dataset tfrecord "
-                "--source DIR, or tfds:NAME)"
+                "components.convert)"
             )
         with reading(path, "convert the dataset again"):
             raw = documents.parse_json(text)

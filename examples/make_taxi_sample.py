@@ -3,8 +3,7 @@
     python examples/make_taxi_sample.py data/taxi.csv
 
 For a first try without a download. Gaps, payment types and the relation of tips to payment resemble
-those of the real trips, which `--dataset taxi` downloads where no `--source` is given. Nothing in
-the rows is of a real trip.
+those of the real trips. Nothing in the rows is of a real trip.
 """
 
 import argparse

@@ -17,9 +17,9 @@ from common.cli import Flags, as_list, flag
 from common.errors import UserError
 from common.flags import place
 from common.manifest import CLASSIFICATION
-from components.convert import schema as schemas
 from components.convert.options import Options as ConvertOptions
-from components.convert.sources.registry import TFDS, find_source
+from components.convert.sources.registry import SOURCES, find_source
+from components.convert.sources.tables import TableSource
 from components.evaluate.checks import check_metrics
 from components.evaluate.options import Options as EvaluateOptions
 from components.register.registry import check_name
@@ -130,22 +130,18 @@ def pipeline_arguments(config: Any, cluster: Cluster, sources: Sequence[str]) ->
     """
     convert = ConvertOptions.of(config, **_CONVERT_OWN, source=sources or None)
     evaluate = evaluation(config)
-    source = find_source(convert.dataset, **convert.source_options)
-    # TensorFlow Datasets takes a schema, but most of its datasets of images need none.
-    needs_schema = "schema" in source.takes and not convert.dataset.startswith(TFDS)
-    if needs_schema and not source.schema:
-        raise UserError(
-            f"--dataset {convert.dataset} needs --schema FILE, which says what it holds"
-        )
-    schema = source.load_schema()
+    source = find_source(convert.dataset, convert.source, **convert.source_options)
+    schema = source.load_schema() if isinstance(source, TableSource) else None
     name = schema.name if schema and convert.schema else convert.dataset
     name = config.name or re.sub("[^a-z0-9_-]+", "-", name.lower()).strip("-_")[:61] or "model"
     check_name(name)
     trainer_args, model = _trainer_args(config, cluster)
-    label = schema.label if isinstance(schema, schemas.TableSchema) else schema
-    names = (*label.classes, *label.targets) if label else getattr(source, "class_names", None)
+    names: tuple[str, ...] = getattr(SOURCES.get(convert.dataset), "class_names", None) or ()
+    task = CLASSIFICATION
+    if schema:
+        names, task = (*schema.label.classes, *schema.label.targets), schema.label.task
     if names and ":" not in (model or ""):  # A model of the user's own may have more metrics.
-        check_metrics(evaluate.limits, label.task if label else CLASSIFICATION, names)
+        check_metrics(evaluate.limits, task, names)
     return {
         "cluster": cluster.to_json(),
         "trainer_args": trainer_args,

@@ -75,12 +75,14 @@ def write_taxi(folder: pathlib.Path) -> None:
 
 @pytest.fixture(scope="module")
 def sources(tmp_path_factory):
-    """Returns the folders of small files in place of the downloads, by the dataset's name."""
-    folders = {}
+    """Returns flags that name small files, by the flags of a page that they take the place of."""
+    texts = {}
     for name, write in (("mnist", write_mnist), ("cifar10", write_cifar10), ("taxi", write_taxi)):
-        folders[name] = tmp_path_factory.mktemp(name)
-        write(folders[name])
-    return folders
+        folder = tmp_path_factory.mktemp(name)
+        write(folder)
+        text = "--dataset taxi --source data/trips.csv" if name == "taxi" else f"--dataset {name}"
+        texts[text] = f"--dataset {name} --source {folder}"
+    return texts
 
 
 @pytest.fixture
@@ -123,8 +125,8 @@ def assert_printed(expected, printed):
 def blocks(page, sources):
     """Returns the commands of each block of a page, on the small files, and what they print."""
     text = page.read_text()
-    for name, folder in sources.items():
-        text = text.replace(f"--dataset {name}", f"--dataset {name} --source {folder}")
+    for flags, small in sources.items():
+        text = text.replace(flags, small)
     return BLOCKS.findall(text)
 
 

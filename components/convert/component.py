@@ -15,8 +15,7 @@ def locate(
 
     Args:
       convert_args: Flags of `components.convert`; the steps of any machine can read its sources.
-      schema: Text of the schema file of dataset `csv`, `parquet` or `tfrecord`; empty for
-        any other.
+      schema: Text of the schema file of dataset `csv`, `jsonl` or `parquet`; empty for any other.
       datasets: Folder of the datasets that runs share.
       job_dir: Directory of the training, or of the folders of runs.
       run_folder: Folder of the run in `job_dir`, if that has several runs, or empty. The training
@@ -36,8 +35,7 @@ def convert(
 
     Args:
       convert_args: Flags of `components.convert`, without those that other arguments give.
-      schema: Text of the schema file of dataset `csv`, `parquet` or `tfrecord`; empty for
-        any other.
+      schema: Text of the schema file of dataset `csv`, `jsonl` or `parquet`; empty for any other.
       directory: Directory of the dataset, which `locate` names.
       page: The dataset's `dataset.html`, where a console shows it.
 

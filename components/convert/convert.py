@@ -27,18 +27,16 @@ from common.machine import usable_cores
 from common.manifest import FORMAT_VERSION, Manifest, Shard, Split
 from common.progress import track
 from common.storage.files import sha256_of, write_text
-from common.storage.storage import File, is_remote
+from common.storage.storage import is_remote
 from components.convert import engine, output
 from components.convert.hashes import content_hashes
 from components.convert.options import Options
 from components.convert.shards import ShardWriter
-from components.convert.source import LABEL, Examples, Opening, Paths, Source
-from components.convert.sources import registry
+from components.convert.source import LABEL, Examples, Opening, Source
+from components.convert.sources.registry import find_source
 from components.convert.splits import SPLITS, Splits
 from components.convert.statistics import Statistics
 from components.convert.warnings import print_warnings
-
-_PROCESS_BYTES = 1 << 23  # Bytes of a source for which starting another process pays off.
 
 
 def convert(options: Options, beam: Sequence[str] | None = None) -> Manifest:
@@ -61,10 +59,8 @@ def convert(options: Options, beam: Sequence[str] | None = None) -> Manifest:
     started, directory = time.perf_counter(), options.directory
     with output.claim(directory) as manifest:
         with readable(f"dataset {options.dataset!r}"):
-            source = registry.find_source(options.dataset, **options.source_options)
-            paths = registry.find_paths(options.dataset, options.source)
-            files = source.files(paths)
-            plan = _plan(options, source, files)
+            source = find_source(options.dataset, options.source, **options.source_options)
+            plan = _plan(options, source)
         if manifest:
             output.require_same(directory, manifest, plan, options.arguments)
             output.verify(directory, manifest)
@@ -73,9 +69,8 @@ def convert(options: Options, beam: Sequence[str] | None = None) -> Manifest:
         else:
             # For a bucket, some processes send while others compute.
             most = usable_cores() * (2 if is_remote(directory) else 1)
-            useful = 1 + sum(file.num_bytes for file in files) // _PROCESS_BYTES
-            run = functools.partial(engine.run, processes=options.processes or min(most, useful))
-            manifest = _convert(options, source, paths, output.begin(directory, plan), run, beam)
+            run = functools.partial(engine.run, processes=options.processes or most)
+            manifest = _convert(options, source, output.begin(directory, plan), run, beam)
             output.publish(directory, manifest, plan)
             outcome = "is ready"
     seconds = time.perf_counter() - started
@@ -88,16 +83,16 @@ def convert(options: Options, beam: Sequence[str] | None = None) -> Manifest:
     return manifest
 
 
-def _plan(options: Options, source: Source, files: Sequence[File]) -> str:
+def _plan(options: Options, source: Source) -> str:
     """Returns the SHA-256 (hexadecimal) of what decides the content of the shards.
 
-    Of the source's files, these are path, size, version and time of change.
+    Of the files, these are all that a listing tells, such as path, size and time of change.
     """
     plan = {
         "format_version": FORMAT_VERSION,
         "arguments": options.arguments,
         "schema": sha256_of(source.schema) if source.schema else "",
-        "files": [(file.path, file.num_bytes, file.version, file.changed_ns) for file in files],
+        "files": [*map(dataclasses.astuple, source.files(options.source))],
     }
     return hashlib.sha256(json.dumps(plan).encode()).hexdigest()
 
@@ -105,7 +100,6 @@ def _plan(options: Options, source: Source, files: Sequence[File]) -> str:
 def _convert(
     options: Options,
     source: Source,
-    paths: Paths,
     notes: dict[int, Any],
     run: Callable[..., Iterable[tuple[int, Any]]],
     beam: Sequence[str] | None,
@@ -115,7 +109,6 @@ def _convert(
     Args:
       options: What to convert, and how.
       source: Source of the dataset.
-      paths: Paths of the source's files.
       notes: Notes of the finished pieces, by number.
       run: Runs a function for each task in processes of this machine.
       beam: Flags of Apache Beam; None for processes of this machine.
@@ -144,7 +137,7 @@ def _convert(
             map=lambda function, tasks: [result for _, result in sorted(run(function, tasks))],
         )
         with readable(f"dataset {options.dataset!r}"):
-            examples = source.open(paths, opening)
+            examples = source.open(options.source, opening)
         write = run
         if beam is not None:
             from components.convert.beam import run as run_on_beam

@@ -199,7 +199,7 @@ def write(options: Options, proposal: Proposal) -> None:
         tempfile.TemporaryDirectory() as folder,
         connect() as connection,
     ):
-        files = find_source(dataset, schema="-").files(options.source)
+        files = find_source(dataset, options.source, schema="-").files(options.source)
         source = as_list(options.source)[0]
         with about(source), table_errors():
             delimiter = create_view(connection, dataset, files, folder)

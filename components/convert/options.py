@@ -5,8 +5,7 @@ import re
 
 from common.cli import Flags, flag
 from common.flags import Kind, at_least, local, place, share
-from components.convert.sources.downloads import OFFERED
-from components.convert.sources.registry import SOURCES, TFDS
+from components.convert.sources.registry import DOWNLOADED, SOURCES, TFDS
 
 _MOST_SHARDS = 99_999  # The names of shards have five digits.
 _MOST_PROCESSES = 1_024
@@ -37,15 +36,14 @@ class Options(Flags):
     source: str | tuple[str, ...] | None = flag(
         place,
         "files of any other dataset, here or gs://BUCKET/NAME: a directory or an archive; "
-        "of tables and tfrecord one or more files or directories; "
-        f"without it {', '.join(OFFERED)} and {TFDS} datasets are downloaded",
+        "of tables one or more files or directories; without it "
+        f"{', '.join(DOWNLOADED)} and {TFDS} datasets are downloaded by TensorFlow Datasets",
         metavar="PATH",
         several=True,
     )
     schema: str | None = flag(
         local,
-        f"what --dataset csv, jsonl, parquet or tfrecord holds, or {TFDS} other than "
-        "images with classes",
+        "what --dataset csv, jsonl or parquet holds",
         metavar="FILE",
     )
     image_size: str | None = flag(
@@ -62,8 +60,8 @@ class Options(Flags):
     output: str = flag(place, "new or empty directory for the result", required=True, metavar="DIR")
     shards: int | None = flag(
         at_least(1, _MOST_SHARDS),
-        "files of the training split, about; the others get as many in proportion; of tfrecord a "
-        "file is a file. Without it there are 16, fewer of small data, more if each would take "
+        "files of the training split, about; the others get as many in proportion. "
+        "Without it there are 16, fewer of small data, more if each would take "
         "more than 128 MB of the source",
     )
     test_fraction: float = flag(

@@ -152,14 +152,10 @@ def require_same(
         for name in {**manifest.arguments, **arguments}
         if name != "schema" and manifest.arguments.get(name) != arguments.get(name)
     ]
-    old, new = (
-        " ".join(f"{name}={values.get(name)}" for name in differing)
-        for values in (manifest.arguments, arguments)
-    )
-    reason = f"{old}; asked for is {new}" if differing else "the source or schema has changed"
+    what = ", ".join(differing) or "source or schema"
     raise UserError(
-        f"--output {output} holds a dataset made from other files or options ({reason}); choose "
-        "another directory or delete it"
+        f"--output {output} holds a dataset made with another {what}; choose another directory or "
+        "delete it"
     )
 
 

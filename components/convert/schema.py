@@ -1,4 +1,4 @@
-"""Schema files, of tables and of images in TFRecord files; docs/SCHEMAS.md describes their keys.
+"""Schema files of tables; docs/SCHEMAS.md describes their keys.
 
     schema = TableSchema.load("taxi.yaml")
     schema.columns["fare"].dtype         # "float32"
@@ -147,19 +147,23 @@ class Column(Model):
         return _DTYPES[self.type]
 
 
-class _Predicted(Model):
-    """Prediction target: a class, numbers by name, or labels by name that may all apply."""
+class Label(Model):
+    """Prediction target: a class, numbers by name, or labels by name that may all apply.
 
+    The classes of a condition are where it is false, then where it is true.
+    """
+
+    column: Name | None = None
+    condition: Name | None = None
     classes: _Names = ()
     regression: _Named | None = None
     multi_label: _Named | None = None
 
     @model_validator(mode="after")
     def _check_kind(self) -> Self:
-        kind = self.kind
         if bool(self.classes) != (self.task == CLASSIFICATION):
             raise UserError("needs classes for a column or a condition, and for nothing else")
-        if kind == "condition" and len(self.classes) != 2:
+        if self.condition and len(self.classes) != 2:
             raise UserError("a condition has two classes: where it is false, where it is true")
         if self.multi_label and len(self.multi_label) == 1:
             raise UserError(
@@ -169,34 +173,23 @@ class _Predicted(Model):
 
     @property
     def kind(self) -> str:
-        """Key of the target: `label`, `column`, `condition`, `regression` or `multi_label`."""
-        kinds = (LABEL, "column", "condition", REGRESSION, MULTI_LABEL)
-        # Each subclass has some of these fields only.
-        return _only(self, [kind for kind in kinds if hasattr(self, kind)])
+        """Key of the target: `column`, `condition`, `regression` or `multi_label`."""
+        return _only(self, ("column", "condition", REGRESSION, MULTI_LABEL))
 
     @property
     def task(self) -> str:
         """Task in the manifest: `classification`, `regression` or `multi_label`."""
-        return self.kind if self.targets else CLASSIFICATION
-
-    @property
-    def targets(self) -> Mapping[str, str]:
-        """Key or SQL of each number or label, by its name; empty for a classification."""
-        return self.regression or self.multi_label or {}
-
-
-class Label(_Predicted):
-    """Prediction target of a table. The classes of a condition are where it is false, then true."""
-
-    column: Name | None = None
-    condition: Name | None = None
+        return self.kind if self.kind in (REGRESSION, MULTI_LABEL) else CLASSIFICATION
 
     @property
     def targets(self) -> dict[str, str]:
-        """SQL of each number, or of each label (a condition, or a column of 0 and 1), by name."""
+        """SQL of each number, or of each label (a condition, or a column of 0 and 1), by name.
+
+        It is empty for a classification.
+        """
         return {
             name: quoted(sql) if _NAME.fullmatch(sql) else sql
-            for name, sql in super().targets.items()
+            for name, sql in (self.regression or self.multi_label or {}).items()
         }
 
     @property
@@ -301,11 +294,26 @@ class SplitRule(Model):
         }
 
 
-class _Schema(Model):
-    """Keys of every schema file. The content is the file as JSON, which the manifest keeps."""
+class TableSchema(Model):
+    """Schema of a table: its columns, what is predicted, and what a model takes.
+
+    Columns are by the names of their features. `filter` is SQL of the condition for keeping a row,
+    and `missing` has the texts that stand for a missing value. Without a `delimiter`, the name of a
+    CSV file decides; without `split`, rows are drawn for splits by their content hashes. `content`
+    is the file as JSON, which the manifest keeps.
+    """
 
     name: Name
     origin: Name
+    columns: Annotated[dict[str, Column], Field(min_length=1)]
+    label: Label
+    filter: Name | None = None
+    deep: tuple[Input, ...] = ()
+    wide: tuple[Input, ...] = ()
+    missing: tuple[Annotated[str, Field(strict=True)], ...] = ("",)
+    other_columns: Literal["refuse", "ignore"] = "refuse"
+    delimiter: Literal[DELIMITERS] | None = None  # type: ignore[valid-type]
+    split: SplitRule | None = None
     content: dict[str, Any] = Field(default_factory=dict)
 
     @classmethod
@@ -326,50 +334,6 @@ class _Schema(Model):
                 raise UserError(f"line {line}: {error}" if line else str(error)) from None
             # `default=str` makes texts of the dates that YAML knows.
             return schema.model_copy(update={"content": json.loads(json.dumps(data, default=str))})
-
-
-class ImageSchema(_Schema, _Predicted):
-    """Schema of records with an image and a prediction target: keys of features, as in `box[0]`.
-
-    The image is a PNG or JPEG file or, with a shape (height, width, channels), pixels. The class is
-    a name, or a number of which the first is `label_offset`.
-    """
-
-    image: Name
-    label: Name | None = None
-    label_offset: Annotated[int, Field(strict=True)] = 0
-    shape: tuple[_Positive, _Positive, Literal[1, 3]] | None = None
-
-    @model_validator(mode="before")
-    @classmethod
-    def _flatten(cls, document: Any) -> Any:
-        """Moves keys of `label` a level up; 2 classes become ['5', '6'] if `label_offset` is 5."""
-        document = dict(document)
-        if isinstance(document.get(LABEL), Mapping):
-            document |= document.pop(LABEL)
-        first, count = document.get("label_offset", 0), document.get("classes")
-        if type(first) is type(count) is int:
-            document["classes"] = [str(first + i) for i in range(count)]
-        return document
-
-
-class TableSchema(_Schema):
-    """Schema of a table: its columns, what is predicted, and what a model takes.
-
-    Columns are by the names of their features. `filter` is SQL of the condition for keeping a row,
-    and `missing` has the texts that stand for a missing value. Without a `delimiter`, the name of a
-    CSV file decides; without `split`, rows are drawn for splits by their content hashes.
-    """
-
-    columns: Annotated[dict[str, Column], Field(min_length=1)]
-    label: Label
-    filter: Name | None = None
-    deep: tuple[Input, ...] = ()
-    wide: tuple[Input, ...] = ()
-    missing: tuple[Annotated[str, Field(strict=True)], ...] = ("",)
-    other_columns: Literal["refuse", "ignore"] = "refuse"
-    delimiter: Literal[DELIMITERS] | None = None  # type: ignore[valid-type]
-    split: SplitRule | None = None
 
     @field_validator("columns", mode="before")
     @classmethod

@@ -1,7 +1,7 @@
 """Interface `Source` of what a dataset is made from; each kind is a file in `sources/`.
 
-    source = find_source("mnist")                       # In components.convert.sources.registry.
-    examples = source.open("downloads/mnist", opening)  # Once.
+    source = find_source("mnist", path)                 # In components.convert.sources.registry.
+    examples = source.open(path, opening)               # Once.
     for block in examples.blocks(examples.pieces[0]):   # In any process, any number of times.
         block.columns["image"]                          # uint8 [N, 28, 28, 1]
 
@@ -18,16 +18,15 @@ import hashlib
 import itertools
 import math
 import os
-import pathlib
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from textwrap import shorten
 from typing import Any
 
 import numpy as np
 
 from common.cli import as_list
-from common.errors import UserError
+from common.errors import UserError, readable
 from common.manifest import CLASSIFICATION, MULTI_LABEL, REGRESSION, Encoding, Feature
 from common.storage.files import list_files, list_folder, sha256_of, stat_file
 from common.storage.storage import File
@@ -180,24 +179,25 @@ class Source(abc.ABC):
           UserError: If files are missing, or do not hold what this source reads.
         """
 
-    def load_schema(self) -> Any:
-        """Returns the schema, read from its file if need be; None if the source has none.
-
-        Raises:
-          UserError: If the file cannot be read, or something is wrong with its content.
-        """
-        return None
-
     def digest(self, paths: Paths) -> str:
         """Returns the SHA-256 (hexadecimal) over the schema, and the files' names and contents.
 
-        Raises what `files` raises, and an `OSError` if the schema or a file cannot be read.
+        Names are relative to the innermost folder that has all of the files.
+
+        Raises:
+          UserError: As `files` does, and if the schema or a file cannot be read.
         """
-        names = relative_names(self.files(paths))
-        named = [(name, file.crc32c or sha256_of(file.path)) for file, name in names.items()]
-        if self.schema:
-            named.insert(0, ("", sha256_of(self.schema)))
-        return digest_of(named)
+        with readable(f"dataset {self.name!r}"):
+            digest = hashlib.sha256((sha256_of(self.schema) if self.schema else "").encode())
+            contents = {
+                os.path.abspath(file.path): file.crc32c or sha256_of(file.path)
+                for file in self.files(paths)
+            }
+        root = os.path.commonpath([os.path.dirname(path) for path in contents] or ["/"])
+        for path, content in contents.items():
+            name = os.path.relpath(path, root)
+            digest.update(f"{name}\0{content}\n".encode(errors="surrogateescape"))
+        return digest.hexdigest()
 
     def locate(self, paths: Paths, wanted: str) -> list[tuple[str, File | None]]:
         """Finds what is at each path that `--source` gives.
@@ -224,31 +224,21 @@ class Source(abc.ABC):
             raise UserError(needs)
         return located
 
-    def locate_one(self, paths: Paths, wanted: str) -> tuple[str, File | None]:
+    def locate_one(
+        self, paths: Paths, wanted: str, *, needs_folder: bool = False
+    ) -> tuple[str, File | None]:
         """Returns the only path that `--source` gives, and its file, as `locate` does.
 
         Raises:
-          UserError: If not exactly one path is given, or it does not exist.
+          UserError: If not exactly one path is given, it does not exist, or it is a file and has to
+            be a folder.
         """
-        if len(several := as_list(paths)) > 1:
+        ((path, file), *others) = self.locate(paths, wanted)
+        if others or (file and needs_folder):
             raise UserError(
-                f"--source {' '.join(several)}: dataset {self.name!r} takes one path, not "
-                f"{len(several)}"
+                f"dataset {self.name!r} takes one --source {wanted}; not {' '.join(as_list(paths))}"
             )
-        return self.locate(paths, wanted)[0]
-
-    def locate_folder(self, paths: Paths, wanted: str) -> str:
-        """Returns the only path that `--source` gives, which has to be a folder.
-
-        Raises:
-          UserError: If not exactly one path is given, or it is no folder.
-        """
-        path, file = self.locate_one(paths, wanted)
-        if file:
-            raise UserError(
-                f"{path}: no such directory; dataset {self.name!r} needs --source {wanted}"
-            )
-        return path
+        return path, file
 
     def locate_files(
         self, paths: Paths, wanted: str, patterns: Mapping[str, re.Pattern[str]]
@@ -316,8 +306,19 @@ class Examples(abc.ABC):
 
     @property
     def features(self) -> tuple[Feature, ...]:
-        """Features of the manifest, label included, sorted by name; without statistics."""
-        label = label_feature(self.task, len(self.class_names or self.targets))
+        """Features of the manifest, label included, sorted by name; without statistics.
+
+        For a classification, the label is an int64 scalar, the number of a class; for a regression
+        a float32 scalar, or a vector of several targets; for `multi_label`, an int64 vector of 0
+        and 1.
+        """
+        size = len(self.class_names or self.targets)
+        if self.task == REGRESSION:
+            label = Feature(name=LABEL, dtype="float32", shape=() if size == 1 else (size,))
+        else:
+            shape, largest = ((size,), 1) if self.task == MULTI_LABEL else ((), size - 1)
+            range_ = (0.0, float(largest))
+            label = Feature(name=LABEL, dtype="int64", shape=shape, value_range=range_)
         return tuple(sorted([*self.inputs, label], key=lambda feature: feature.name))
 
     def layout(self) -> Layout:
@@ -338,18 +339,6 @@ class Examples(abc.ABC):
         }
         kind, num_bytes = kinds[feature.dtype]
         return Field(name=name, kind=kind, num_bytes=num_bytes * math.prod(feature.shape))
-
-
-def label_feature(task: str, size: int) -> Feature:
-    """Returns the label as a feature of the manifest, given the number of classes or targets.
-
-    For a classification, it is an int64 scalar from 0 to `size - 1`; for a regression, a float32
-    scalar, or a vector of several targets; for `multi_label`, an int64 vector of 0 and 1.
-    """
-    if task == REGRESSION:
-        return Feature(name=LABEL, dtype="float32", shape=() if size == 1 else (size,))
-    shape, largest = ((size,), 1) if task == MULTI_LABEL else ((), size - 1)
-    return Feature(name=LABEL, dtype="int64", shape=shape, value_range=(0.0, float(largest)))
 
 
 def image_feature(
@@ -410,13 +399,6 @@ def _print_once(line: str) -> None:
     print(line, flush=True)
 
 
-def relative_names(files: Sequence[File]) -> dict[File, str]:
-    """Returns the path of each file relative to the innermost folder that has all of them."""
-    paths = {file: os.path.abspath(file.path) for file in files}
-    root = os.path.commonpath([os.path.dirname(path) for path in paths.values()] or ["/"])
-    return {file: os.path.relpath(path, root) for file, path in paths.items()}
-
-
 def existing_files(files: list[File]) -> list[File]:
     """Returns the files; a `UserError` if one is given twice, or is a link to nowhere."""
     paths = set[str]()
@@ -427,21 +409,3 @@ def existing_files(files: list[File]) -> list[File]:
             raise UserError(f"{file.path}: is given more than once")
         paths.add(path)
     return files
-
-
-def downloads_dir() -> pathlib.Path:
-    """Returns the folder for downloads in the user's cache, which may not exist yet.
-
-    See https://specifications.freedesktop.org/basedir-spec.
-    """
-    base = os.environ.get("XDG_CACHE_HOME", "")
-    cache = pathlib.Path(base if os.path.isabs(base) else "~/.cache").expanduser()
-    return cache / "tfrecord-training-pipeline"
-
-
-def digest_of(files: Iterable[tuple[str, str]]) -> str:
-    """Returns the SHA-256 (hexadecimal) over pairs of a name and a checksum, in their order."""
-    digest = hashlib.sha256()
-    for name, content in files:
-        digest.update(f"{name}\0{content}\n".encode(errors="surrogateescape"))
-    return digest.hexdigest()

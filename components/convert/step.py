@@ -23,7 +23,7 @@ from common.storage.storage import is_remote
 from components.convert import output
 from components.convert.convert import convert
 from components.convert.options import Options
-from components.convert.sources.registry import source_digest
+from components.convert.sources.registry import find_source
 
 # Code that makes a dataset and its page: the step, and all that it imports.
 CODE = ("common/**/*", "components/convert/**/*", "trainer/cluster/member.py")
@@ -68,9 +68,10 @@ def locate(folder: str, convert_args: Sequence[str], schema: str) -> str:
       ConnectionError: If the source is in a bucket that does not answer.
     """
     with parsed_options(convert_args, schema, "-") as options:
-        source = source_digest(options.dataset, options.source, options.schema)
+        source = find_source(options.dataset, options.source, schema=options.schema)
+        digest = source.digest(options.source)
     code = code_digest(pathlib.Path(__file__).parents[2])
-    key = hashlib.sha256(json.dumps([source, code, [*convert_args], schema]).encode()).hexdigest()
+    key = hashlib.sha256(json.dumps([digest, code, [*convert_args], schema]).encode()).hexdigest()
     return f"{folder}/{re.sub('[:/]', '-', options.dataset)}-{key[:16]}"
 
 

@@ -111,29 +111,3 @@ def read_split(directory, split="train"):
         {name: values[0] if len(values) == 1 else values for name, values in record.items()}
         for record in records
     ]
-
-
-def _feature(values):
-    """Returns an entry of an Example, of the kind that the type of its value or values says."""
-    values = values if isinstance(values, list | tuple) else [values]
-    kinds = {bytes: "bytes_list", int: "int64_list", float: "float_list"}
-    return {kinds[type(values[0])]: {"value": values}} if values else {}
-
-
-def write_records(path, records):
-    """Writes a TFRecord file, packed if its name ends in `.gz`.
-
-    A record is bytes, or the features of an Example.
-    """
-    from tensorflow_datasets.proto import tf_example_pb2  # Slow to import.
-
-    data = b""
-    for record in records:
-        if isinstance(record, dict):
-            features = {key: _feature(values) for key, values in record.items()}
-            record = tf_example_pb2.Example(features={"feature": features}).SerializeToString()
-        length = struct.pack("<Q", len(record))
-        data += length + _masked(length) + record + _masked(record)
-    data = gzip.compress(data) if path.suffix == ".gz" else data
-    write_files(path.parent, {path.name: data})
-    return path

@@ -4,9 +4,9 @@ import numpy as np
 import pyarrow.csv
 import pyarrow.parquet
 import trips
-from dataset_files import encode_image, make_idx, write_files, write_records
+from dataset_files import encode_image, make_idx, write_files
 
-KINDS = ("idx", "images", "tfrecord", "csv", "parquet")
+KINDS = ("idx", "images", "csv", "parquet")
 
 
 def make(kind, root):
@@ -17,28 +17,20 @@ def make(kind, root):
     if kind == "idx":
         make_idx(source, size=(9, 7), packed=False, train=900, test=90)
         return flags
-    if kind in ("images", "tfrecord"):
-        pixels = [draw.integers(0, 256, (9, 4 + i % 3, 3), np.uint8) for i in range(300)]
-        images = [*map(encode_image, pixels)]
     if kind == "images":
+        pixels = [draw.integers(0, 256, (9, 4 + i % 3, 3), np.uint8) for i in range(300)]
+        images = map(encode_image, pixels)
         write_files(source, {f"{'ab'[i % 2]}/{i}.png": file for i, file in enumerate(images)})
         return flags
-    if kind == "tfrecord":
-        schema = "{name: t, origin: t, image: image, label: label, classes: 2}"
-        write_files(root, {"schema.yaml": schema})
-        records = [{"image": file, "label": i % 2} for i, file in enumerate(images)]
-        for i in range(3):
-            write_records(source / f"{'abc'[i]}.tfrecord", records[i::3])
-    else:
-        rows = trips.rows(1200)
-        for i, row in enumerate(rows):
-            row["company"] += f", {'x' * (i % 60)}"
-        trips.write(root, rows, {**trips.SCHEMA, "filter": "seconds > 100"})
-        table = pyarrow.csv.read_csv(root / "rows.csv")
-        write_files(source, {})
-        for part, name in ((table[:600], "a"), (table[600:], "b")):
-            if kind == "csv":
-                pyarrow.csv.write_csv(part, source / f"{name}.csv")
-            else:
-                pyarrow.parquet.write_table(part, source / f"{name}.parquet", row_group_size=100)
+    rows = trips.rows(1200)
+    for i, row in enumerate(rows):
+        row["company"] += f", {'x' * (i % 60)}"
+    trips.write(root, rows, {**trips.SCHEMA, "filter": "seconds > 100"})
+    table = pyarrow.csv.read_csv(root / "rows.csv")
+    write_files(source, {})
+    for part, name in ((table[:600], "a"), (table[600:], "b")):
+        if kind == "csv":
+            pyarrow.csv.write_csv(part, source / f"{name}.csv")
+        else:
+            pyarrow.parquet.write_table(part, source / f"{name}.parquet", row_group_size=100)
     return {**flags, "schema": f"{root}/schema.yaml"}

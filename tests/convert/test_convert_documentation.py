@@ -6,9 +6,9 @@ import shutil
 import kinds
 import numpy as np
 import pytest
-from dataset_files import convert_to, write_files
+from dataset_files import convert_to, encode_image, write_files
 
-from components.convert.schema import Column, ImageSchema, Label, TableSchema
+from components.convert.schema import Column, Label, TableSchema
 from components.convert.sources.registry import SOURCES
 from components.convert.step import locate
 from tests.root import ROOT
@@ -36,10 +36,30 @@ def run(code):
 def test_documented_program_reads_images(tmp_path, monkeypatch, options):
     convert_to(tmp_path / "data/flowers", **kinds.make("images", tmp_path), **options)
     monkeypatch.chdir(tmp_path)
-    names = run(block("python\n("))
+    names = run(block("python\n(import json"))
     batch, labels = names["batch"].numpy(), names["labels"].numpy()
     assert [*batch.shape[1:]] == names["features"]["image"]["shape"] and batch.dtype == np.uint8
     assert len(labels) == len(batch) > 20 and {*labels} == {0, 1}
+
+
+def test_documented_program_writes_image_folders(tmp_path, monkeypatch):
+    import tensorflow as tf  # Slow to import.
+
+    monkeypatch.chdir(tmp_path)
+    write_files(tmp_path, {"records/x": ""})
+    files = [encode_image(np.full((4, 5, 3), i, np.uint8)) for i in range(9)]
+    for split, part in (("train-0", files[:6]), ("test-0", files[6:])):
+        with tf.io.TFRecordWriter(f"records/{split}") as writer:
+            for file in part:
+                features = {
+                    "image": {"bytes_list": {"value": [file]}},
+                    "label": {"int64_list": {"value": [files.index(file) % 2]}},
+                }
+                example = tf.train.Example(features={"feature": features})
+                writer.write(example.SerializeToString())
+    run(block("python\n(import pathlib"))
+    manifest = convert_to(tmp_path / "out", dataset="images", source="downloads/flowers")
+    assert manifest.splits["test"].examples == 3
 
 
 @pytest.mark.long
@@ -56,7 +76,7 @@ def test_documented_program_reads_tables(tmp_path, monkeypatch):
         write_files(tmp_path, {"trips.yaml": text})
         out = tmp_path / "data/flowers"
         convert_to(out, dataset="csv", schema="trips.yaml", source="trips.csv")
-        names = run(block("python\n("))
+        names = run(block("python\n(import json"))
         fares, labels = names["batch"]["fare"].numpy(), names["labels"].numpy()
         tips = fares / 10 * (1 + fares % 2 * 2)
         first = [tips, tips, fares + tips, tips > 0, tips > np.float32(0.2) * fares][i]
@@ -64,13 +84,11 @@ def test_documented_program_reads_tables(tmp_path, monkeypatch):
         shutil.rmtree(out)
 
 
-def test_documentation_names_datasets_and_keys(tmp_path):
-    keys = {*SOURCES, *TableSchema.model_fields, *ImageSchema.model_fields} - {"content", "columns"}
+def test_documentation_names_datasets_and_keys():
+    keys = {*SOURCES, *TableSchema.model_fields} - {"content", "columns"}
     keys |= {f"label.{key}" for key in Label.model_fields}
     keys |= {f"columns.NAME.{key}" for key in Column.model_fields.keys() - {"name"}}
     assert [key for key in sorted(keys) if f"`{key}`" not in USING] == []
-    write_files(tmp_path, {"records.yaml": block("\n(name: flowers ")})
-    assert ImageSchema.load(tmp_path / "records.yaml").label_offset == 1
 
 
 def test_documented_source_is_added(tmp_path, monkeypatch):

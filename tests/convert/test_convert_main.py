@@ -28,7 +28,7 @@ def test_command_imports_nothing_heavy(tmp_path):
         "--dataset fasion_mnist": "did you mean 'fashion_mnist'",
         "--dataset idx": "'idx' needs --source PATH",
         "--source .": ".: has no train-images-idx3-ubyte",
-        "--dataset mnist --source a b": "takes one path, not 2",
+        "--dataset mnist --source docs tests": "'mnist' takes one --source PATH, a directory or",
         "--dataset csv --source README.md --schema no.yaml": "no.yaml: cannot be read",
         "--dataset taxi --source docs": "docs: holds no *.csv",
         "--dataset tfds:mnist --source gs://bucket/mnist": "/gcs/bucket/mnist: no such",

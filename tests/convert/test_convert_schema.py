@@ -8,7 +8,7 @@ import yaml
 
 from common.manifest import Encoding
 from components.convert import schema as schemas
-from components.convert.schema import ImageSchema, TableSchema
+from components.convert.schema import TableSchema
 from components.convert.sources.tables import TableSource
 from tests.changed import changed
 from tests.errors import user_error
@@ -30,7 +30,6 @@ wide:
 - {column: company, hash_buckets: 10}
 - {columns: [fare, seconds], hash_buckets: 99}
 """)
-IMAGES = {"name": "flowers", "origin": "a garden", "image": "i", "label": "y"}
 
 
 @pytest.fixture
@@ -40,8 +39,7 @@ def read(tmp_path):
     def run(data):
         text = data if isinstance(data, str) else yaml.safe_dump(data, sort_keys=False)
         (tmp_path / "schema.yaml").write_text(text)
-        kind = ImageSchema if "image" in data else TableSchema
-        return kind.load(tmp_path / "schema.yaml")
+        return TableSchema.load(tmp_path / "schema.yaml")
 
     return run
 
@@ -139,9 +137,6 @@ def test_mistake_is_named_with_line(read):
         ("user,fare\n" * 999, "top level: '.{1,40}' is not a mapping; write"),
         ("columns: !!python/object/apply:os.getcwd []", "not valid YAML"),
         (timed("'2024-02-30'"), r"line \d+: split"),
-        (IMAGES, "needs classes for a"),
-        ({**IMAGES, "classes": ["a"]}, "not at least two"),
-        ({**IMAGES, "classes": 2, "shape": [4, 5, 4]}, r"shape\[2\]"),
     ],
 )
 def test_unusable_schema_is_refused(read, data, message):
@@ -150,13 +145,8 @@ def test_unusable_schema_is_refused(read, data, message):
 
 
 def test_schema_of_other_source_is_refused(tmp_path, read):
-    path = tmp_path / "schema.yaml"
-    for data, message in (
-        ({**IMAGES, "classes": 2}, "top level: unknown key 'image'"),
-        ({**GOOD, "delimiter": ";"}, "has a delimiter"),
-    ):
-        read(data)
-        with user_error(f"schema.yaml: {message}"):
-            TableSource(name="jsonl", kind="jsonl", schema=path).load_schema()
+    read({**GOOD, "delimiter": ";"})
+    with user_error("schema.yaml: has a delimiter"):
+        TableSource(name="jsonl", kind="jsonl", schema=tmp_path / "schema.yaml").load_schema()
     with user_error("dataset 'csv' needs --schema FILE"):
         TableSource(name="csv").load_schema()

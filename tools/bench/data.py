@@ -12,7 +12,7 @@ from tests.root import ROOT
 
 SHARED = ROOT / "../shared/data"
 CIFAR10, TAXI = SHARED / "cifar10/cifar-10-batches-bin.tar.xz", SHARED / "taxi/data.csv"
-# Where a file of that name is not at hand, the converter downloads it.
+# Without these files, the converter asks TensorFlow Datasets for MNIST and CIFAR-10.
 _SOURCES = {"mnist": SHARED / "mnist", "cifar10": CIFAR10, "taxi": TAXI}
 
 

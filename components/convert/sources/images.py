@@ -48,7 +48,6 @@ from components.convert.source import (
     Source,
     existing_files,
     image_feature,
-    label_feature,
     list_inside,
     print_left_out,
 )
@@ -75,17 +74,17 @@ _ORIENTATION = 0x0112
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Picture:
-    """An image file, wherever it lies, and its label.
+    """An image file, wherever it lies, and its class.
 
     Attributes:
       origin: Place of the image, for messages.
       content: The file. Perhaps only its beginning has been fetched; the rest is when it is read.
-      label: Number of the class, or the values of the targets.
+      label: Number of the class.
     """
 
     origin: str
     content: IO[bytes]
-    label: Sequence[int | float]
+    label: int
 
 
 @dataclasses.dataclass(kw_only=True)
@@ -127,7 +126,7 @@ def _read_heads(pictures: Iterable[Picture]) -> _Heads:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class ImageExamples(Examples):
-    """Images with their labels. `choose_storage` decides how they are stored."""
+    """Images with classes. `choose_storage` decides how they are stored."""
 
     inputs: tuple[Feature, ...] = ()
 
@@ -180,17 +179,13 @@ class ImageExamples(Examples):
                 f"is {_product(largest)}); give --image-size HEIGHTxWIDTH too"
             )
         shape = (*(size or own or _DEFAULT_SIZE), channels)
-        sizes_text = (
-            _product(own)
-            if own
-            else f"{len(sizes):,} sizes from {_product(smallest)} to {_product(largest)}"
-        )
+        range_ = " to ".join(dict.fromkeys(map(_product, (smallest, largest))))
         how = (
             "pixels,"
             if encoding == "raw"
             else "the files that they are (see --image-size); a model gets"
         )
-        print(f"images of {sizes_text} pixels are stored as {how} {_product(shape)}", flush=True)
+        print(f"images of {range_} pixels are stored as {how} {_product(shape)}", flush=True)
         if rotated := [*itertools.chain(*(part.rotated for part in heads))]:
             print(
                 f"the EXIF orientation of {len(rotated):,} images is not applied, first of "
@@ -204,11 +199,16 @@ class ImageExamples(Examples):
 
     def blocks(self, piece: Piece) -> Iterator[Block]:
         """Yields the images of a piece; a broken one is a `UserError`."""
+        (feature,) = self.inputs
         records, num_bytes = [], 0
         for picture in self.pictures(piece):
             with readable(picture.origin):
                 data = picture.content.read()
-            image = self.decode(data, picture.origin)
+            image = (
+                np.array(require_whole(data, picture.origin))
+                if feature.encoding
+                else decode(data, picture.origin, channels=feature.shape[2], size=feature.shape[:2])
+            )
             records.append((data, image, picture.label))
             num_bytes += len(data) + image.nbytes
             if num_bytes >= _BLOCK_BYTES:
@@ -217,22 +217,14 @@ class ImageExamples(Examples):
         if records:
             yield self._block(records)
 
-    def decode(self, data: bytes, origin: str) -> np.ndarray:
-        """Decodes an image file; a `UserError` if it is broken.
+    def _block(self, records: Sequence[tuple[bytes, np.ndarray, int]]) -> Block:
+        """Returns a block of images.
 
-        Returns:
-          If pixels are stored, these, uint8 [height, width, channels]; else the height and width of
-          the image, int [2].
+        Args:
+          records: Of each image its file; its pixels, uint8 [height, width, channels], or its
+            height and width, int [2], if files are stored; and its class.
         """
-        (feature,) = self.inputs
-        if feature.encoding:
-            return np.array(require_whole(data, origin))
-        return decode(data, origin, channels=feature.shape[2], size=feature.shape[:2])
-
-    def _block(self, records: Sequence[tuple[bytes, np.ndarray, Sequence[int | float]]]) -> Block:
-        """Returns a block of images: of each its file, the result of `decode`, and its label."""
         files, images, labels = zip(*records, strict=True)
-        label = label_feature(self.task, len(self.class_names or self.targets))
         image, measures = np.stack(images), {}
         keys = content_hashes(len(files), {"image": string_digests(files)})
         if self.inputs[0].encoding:
@@ -245,7 +237,7 @@ class ImageExamples(Examples):
                 "image.bytes": num_bytes,
             }
             image = pa.array(files, pa.large_binary())
-        columns = {"image": image, LABEL: np.array(labels, label.dtype).reshape(-1, *label.shape)}
+        columns = {"image": image, LABEL: np.array(labels, np.int64)}
         return Block(columns=columns, measures=measures, keys=keys)
 
 
@@ -392,7 +384,7 @@ class FolderSource(Source):
 
         A `UserError` is raised if there is no such folder, or it has no images for training.
         """
-        root = self.locate_folder(paths, f"DIR, with {_LAYOUT}")
+        root, _ = self.locate_one(paths, f"DIR, with {_LAYOUT}", needs_folder=True)
         images: dict[str, list[File]] = {split: [] for split in SPLITS}
         for file in existing_files(list_inside(root, _PATTERNS)):
             *folders, _, _ = file.path[len(root) :].strip("/").split("/")
@@ -432,5 +424,5 @@ class FolderExamples(ImageExamples):
                 files, open_files(files, _HEAD_BYTES if heads_only else None), strict=True
             ):
                 with content:
-                    label = (self.class_names.index(_class(file)),)
+                    label = self.class_names.index(_class(file))
                     yield Picture(origin=file.path, content=content, label=label)

@@ -145,7 +145,7 @@ class TableExamples(Examples):
 
     def blocks(self, piece: Piece) -> Iterator[Block]:
         """Yields the rows of a piece in order, a few megabytes at a time."""
-        for batch in _read_staged(self.path, *piece.part).to_batches():
+        for batch in read_staged(self.path, *piece.part).to_batches():
             yield _block(self.schema, batch)
 
 
@@ -187,7 +187,7 @@ def _examples(
     The pass finds the bytes of all rows, the largest value of each column, and vocabularies. A
     `UserError` is raised if there are no rows (it names `first_path`), or a column has no words.
     """
-    rows = _read_staged(path)
+    rows = read_staged(path)
     if not len(rows):
         raise UserError(
             f"{first_path}: no rows, in all files together, that are right and that the filter "
@@ -246,7 +246,7 @@ def _examples(
 def _is_training(schema: TableSchema, path: str, splits: Splits, start: int) -> np.ndarray:
     """Returns which staged rows are for training, of at most `_TASK_ROWS` from `start` on."""
     parts = []
-    for batch in _read_staged(path, start, start + _TASK_ROWS).to_batches():
+    for batch in read_staged(path, start, start + _TASK_ROWS).to_batches():
         block = _block(schema, batch)
         inputs = {name: values for name, values in block.columns.items() if name != LABEL}
         keys = content_hashes(len(batch), inputs) if block.keys is None else block.keys
@@ -324,7 +324,7 @@ def _encodings(
     return (*encodings, *(Encoding(kind="numeric", columns=(name,)) for name in indicators))
 
 
-def _read_staged(path: str, start: int = 0, stop: int | None = None) -> pa.Table:
+def read_staged(path: str, start: int = 0, stop: int | None = None) -> pa.Table:
     """Returns the rows from `start` up to `stop` of a staged file, by default all.
 
     The file is mapped into memory, so only what is used of it is read.

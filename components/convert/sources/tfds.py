@@ -1,4 +1,4 @@
-"""Datasets of TensorFlow Datasets (TFDS), by name.
+"""Images with classes of TensorFlow Datasets (TFDS), by name.
 
     source = TfdsSource(name="tfds:mnist")
     examples = source.open("~/tensorflow_datasets", opening)
@@ -6,24 +6,23 @@
 `--source` is a directory of prepared datasets, or one prepared dataset. Without it, the dataset is
 looked for where TFDS keeps its own, and prepared there if need be.
 
-Prepared files are TFRecord files, and are read as such. What needs TFDS itself is done by another
-process, `python -m components.convert.sources.tfds NAME DIR [prepare]`, because this process may
-have to fork, which does not work with TensorFlow's threads. It prints what `describe` returns.
-
-A dataset with an 8-bit image and a `ClassLabel` needs no schema. For other datasets with images, a
-schema says what is predicted.
+What needs TFDS is done by another process, `python -m components.convert.sources.tfds NAME DIR
+[STEM]`, because this process may have to fork, which does not work with TensorFlow's threads. It
+prints what `describe` returns.
 """
 
 from __future__ import annotations
 
 import contextlib
 import dataclasses
+import hashlib
+import io
 import json
 import os
 import re
 import subprocess
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterator
 from textwrap import shorten
 from typing import TYPE_CHECKING, Any
 
@@ -32,28 +31,35 @@ import numpy as np
 from common import lifeline
 from common.cli import as_list
 from common.errors import UserError, did_you_mean
-from common.storage.files import list_files, require_file, sha256_of
+from common.storage.files import list_files
 from common.storage.storage import File
-from components.convert.source import Examples, Opening, Paths, digest_of
-from components.convert.sources.tfrecords import TfrecordSource
-from components.convert.splits import NAMES
+from components.convert.source import Opening, Paths, Piece, Source
+from components.convert.sources.images import ImageExamples, Picture
+from components.convert.sources.tables import read_staged
+from components.convert.splits import NAMES, SPLITS
 
 if TYPE_CHECKING:
     from tensorflow_datasets.core import DatasetBuilder
 
-    from components.convert.schema import ImageSchema
-
 TFDS = "tfds:"
 _WIDTH = 1_000  # Most characters of a text from TFDS or a dataset's code in an error.
 _BUCKETS, _MOUNT = "gs://", "/gcs/"  # Where steps on Vertex AI have all buckets as folders.
+_BATCH = 64  # Number of the images that are written together.
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class TfdsSource(TfrecordSource):
-    """A dataset of TensorFlow Datasets; its name is `tfds:NAME[/CONFIG][:VERSION]`.
+class TfdsSource(Source):
+    """A dataset of TensorFlow Datasets; its name is `[tfds:]NAME[/CONFIG][:VERSION]`.
 
-    One with an 8-bit image and a class needs no schema.
+    Attributes:
+      image_size: Height and width that a model gets; None to choose them by the images.
+      encoding: `raw` to store pixels, `source` to store image files; None to choose by size.
     """
+
+    name: str
+    takes = frozenset({"image_size", "encoding"})
+    image_size: tuple[int, int] | None = None
+    encoding: str | None = None
 
     def files(self, paths: Paths) -> list[File]:
         """Returns the files of the dataset, sorted by path, once it has been prepared.
@@ -62,10 +68,14 @@ class TfdsSource(TfrecordSource):
           paths: Directory of the dataset; None to download it.
 
         Raises:
-          UserError: If there is no such directory or dataset, or it cannot be read or prepared.
-            That it needs a schema is found before it is downloaded.
+          UserError: If there is no such directory or dataset, it does not have images with classes,
+            or it cannot be read or prepared.
         """
-        directory = self._prepare(paths)["directory"]
+        facts = self._describe(paths)
+        directory = facts["directory"]
+        if not facts["splits"]:
+            print(f"TensorFlow Datasets prepares {facts['name']} in {directory}", flush=True)
+            self._describe(paths, "")
         if str(paths).startswith(_BUCKETS):  # The store knows the checksums of all files.
             directory = directory.replace(_MOUNT, _BUCKETS, 1)
         return list_files(directory)
@@ -77,67 +87,66 @@ class TfdsSource(TfrecordSource):
           paths: Directory of the dataset; None for that of TFDS.
 
         Returns:
-          SHA-256 (hexadecimal) over the schema, and the names and contents of the files. Without a
-          directory, over the schema, and the dataset's name with its version.
+          SHA-256 (hexadecimal) over the names and contents of the files; without a directory, of
+          the dataset's name with its version.
 
         Raises:
           UserError: If there is no such directory or dataset, or it cannot be read.
         """
         if paths is not None:
             return super().digest(paths)
-        schema = sha256_of(self.schema) if self.schema else ""
-        return digest_of([(self._describe(None)["name"], schema)])
+        return hashlib.sha256(self._describe(None)["name"].encode()).hexdigest()
 
-    def open(self, paths: Paths, opening: Opening) -> Examples:
-        """Opens the dataset, after it has been prepared if necessary.
+    def open(self, paths: Paths, opening: Opening) -> TfdsExamples:
+        """Stages the images of a prepared dataset.
 
         Args:
-          paths: Directory of the dataset; None to download it.
+          paths: Directory of the dataset; None for that of TFDS.
           opening: Settings and resources of the conversion.
 
         Raises:
-          UserError: If the dataset cannot be prepared, or is not what the schema says.
+          UserError: If the dataset cannot be read, or has no images for training.
         """
-        facts = self._prepare(paths)
-        schema = self.load_schema() or self._own_schema(facts)
-        splits: dict[str, list[File]] = {}
-        for name, files in facts["splits"].items():
-            if name in NAMES:
-                splits.setdefault(NAMES[name], []).extend(map(require_file, files))
-            else:
-                print(f"left out, being none of train, validation and test: {name}", flush=True)
-        return self.open_records(splits, schema, opening)
-
-    def _prepare(self, paths: Paths) -> Any:
-        """Prepares the dataset if necessary, and returns what `describe` returns of it then."""
-        facts = self._describe(paths)
-        if not facts["splits"]:
-            if not self.schema:
-                self._own_schema(facts)  # Raises its errors here already, before a download.
-            print(
-                f"TensorFlow Datasets prepares {facts['name']} in {facts['directory']}", flush=True
+        stem = f"{opening.directory}/images"
+        facts = self._describe(paths, stem)
+        splits = facts["splits"]
+        if others := [name for name in splits if name not in NAMES]:
+            print(f"left out, being none of {', '.join(SPLITS)}: {', '.join(others)}", flush=True)
+        if "train" not in facts["staged"]:
+            raise UserError(
+                f"dataset {self.name!r} has no training images, but {', '.join(splits)}"
             )
-            facts = self._describe(paths, "prepare")
-        return facts
+        examples = TfdsExamples(
+            name=self.name,
+            origin=f"TensorFlow Datasets, {facts['name']}",
+            pieces=opening.even_pieces(
+                facts["staged"],
+                {split: os.path.getsize(f"{stem}-{split}") for split in facts["staged"]},
+            ),
+            class_names=tuple(facts["classes"]),
+            arguments={"tfds": facts["name"]},
+            stem=stem,
+        )
+        return examples.choose_storage(opening, self.image_size, self.encoding)
 
-    def _describe(self, paths: Paths, *prepare: str) -> Any:
+    def _describe(self, paths: Paths, *stem: str) -> Any:
         """Returns what `describe` returns in another process.
 
         Args:
           paths: Directory of the dataset; None for that of TFDS.
-          *prepare: `prepare` to prepare the dataset; else nothing.
+          *stem: As `describe` takes it.
 
         Raises:
-          UserError: If there is no such directory or dataset, or it cannot be read or prepared.
+          UserError: If there is no such directory or dataset, it does not have images with classes,
+            or it cannot be read or prepared.
         """
         folder = ""
         if paths:
             local = [path.replace(_BUCKETS, _MOUNT, 1) for path in as_list(paths)]
-            folder = self.locate_folder(
-                local, f"DIR, prepared datasets or one of them; a bucket is mounted at {_MOUNT}"
-            )
+            wanted = f"DIR, prepared datasets or one of them; a bucket is mounted at {_MOUNT}"
+            folder, _ = self.locate_one(local, wanted, needs_folder=True)
         child = subprocess.run(
-            [sys.executable, "-m", __name__, self.name.removeprefix(TFDS), folder, *prepare],
+            [sys.executable, "-m", __name__, self.name.removeprefix(TFDS), folder, *stem],
             capture_output=True,
             text=True,
         )
@@ -149,70 +158,92 @@ class TfdsSource(TfrecordSource):
             )
         return json.loads(child.stdout.splitlines()[-1])  # The dataset's code may print too.
 
-    def _own_schema(self, facts: Mapping[str, Any]) -> ImageSchema:
-        """Returns the schema of an 8-bit image and a `ClassLabel`.
 
-        A `UserError` is raised if the dataset is something else. It lists the features.
-        """
-        from components.convert.schema import ImageSchema
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class TfdsExamples(ImageExamples):
+    """Images that are staged in a file for each split, `<stem>-<split>`."""
 
-        if not facts["schema"]:
-            raise UserError(
-                f"dataset {self.name!r} needs --schema FILE of images, for it is not one 8-bit "
-                f"image with one ClassLabel; its features are {facts['features']}"
-            )
-        name, _, version = facts["name"].rpartition("/")
-        return ImageSchema.read(
-            {
-                "name": f"{TFDS}{name}",
-                "origin": f"TensorFlow Datasets, {facts['name']}",
-                "content": {"tfds": version},
-                **facts["schema"],
-            }
-        )
+    stem: str
+
+    def pictures(self, piece: Piece, *, heads_only: bool = False) -> Iterator[Picture]:
+        """Yields the images of a piece with their classes; a `UserError` for one without."""
+        start, stop = piece.part
+        rows = read_staged(f"{self.stem}-{piece.split}", start, stop)
+        for i, image, label in zip(range(start, stop), *rows.columns, strict=True):
+            origin = f"{self.name}: image {i} of {piece.split}"
+            number = label.as_py()
+            if not 0 <= number < len(self.class_names):
+                raise UserError(f"{origin}: has class {number}, which is none")
+            yield Picture(origin=origin, content=io.BytesIO(image.as_py()), label=number)
 
 
-def describe(name: str, folder: str, *prepare: str) -> dict[str, Any]:
-    """Describes a dataset, as TFDS knows it.
+def describe(name: str, folder: str, *stem: str) -> dict[str, Any]:
+    """Describes a dataset with one 8-bit image and one `ClassLabel`, or ends this process.
+
+    Only the features in `supervised_keys` count or, without these, all. If there are others, the
+    error lists them.
 
     Args:
       name: Name of the dataset for TFDS.
       folder: Folder of prepared datasets, or of one; empty for that of TFDS.
-      *prepare: Something if the dataset is to be prepared.
+      *stem: If there is one, the dataset is prepared; if it is not empty, the images and classes of
+        our splits are also written to Arrow files `<stem>-<split>`.
 
     Returns:
-      `name`, the full one, with the version; `directory`; `splits`, the files of each split with
-      examples, without any if the dataset is not prepared; `features`, as a text; `schema`, keys of
-      an `ImageSchema`, or None if there are not exactly one 8-bit image and one `ClassLabel` among
-      the features in `supervised_keys` or, without these, all.
+      `name`, the full one, with the version; `directory`; `classes`, their names; `splits`, the
+      names of those with examples, without any if the dataset is not prepared; `staged`, the
+      number of images that were written of each of our splits.
     """
     import tensorflow_datasets as tfds
 
     tfds.disable_progress_bar()
     builder = _find(name, folder)
-    if prepare:
-        config = tfds.download.DownloadConfig(try_download_gcs=False)
-        builder.download_and_prepare(download_config=config)
-    info = builder.info
-    features = info.features
+    info, features = builder.info, builder.info.features
     candidates = [key for key in features if key in (info.supervised_keys or features)]
     images, labels = (
         [key for key in candidates if type(features[key]) is kind]
         for kind in (tfds.features.Image, tfds.features.ClassLabel)
     )
-    schema = None
-    if len(images) == len(labels) == 1 and features[images[0]].np_dtype == np.uint8:
-        schema = {"image": images[0], "label": labels[0], "classes": features[labels[0]].names}
+    if not len(images) == len(labels) == 1 or features[images[0]].np_dtype != np.uint8:
+        sys.exit(f"is not one 8-bit image with one ClassLabel: {shorten(repr(features), _WIDTH)}")
+    if stem:
+        config = tfds.download.DownloadConfig(try_download_gcs=False)
+        builder.download_and_prepare(download_config=config)
     splits = info.splits.values() if builder.is_prepared() else ()
+    names = [split.name for split in splits if split.num_examples]
+    staged = {}
+    for split in SPLITS if any(stem) else ():
+        if natives := [native for native in names if NAMES.get(native) == split]:
+            staged[split] = _stage(
+                builder, "+".join(natives), images[0], labels[0], f"{stem[0]}-{split}"
+            )
     return {
         "name": info.full_name,
         "directory": str(builder.data_path),
-        "splits": {
-            split.name: [*map(str, split.filepaths)] for split in splits if split.num_examples
-        },
-        "features": shorten(repr(features), _WIDTH),
-        "schema": schema,
+        "classes": features[labels[0]].names,
+        "splits": names,
+        "staged": staged,
     }
+
+
+def _stage(builder: DatasetBuilder, split: str, image: str, label: str, path: str) -> int:
+    """Writes the image files and classes of a split, in order, and returns their number."""
+    import pyarrow as pa
+    import tensorflow_datasets as tfds
+
+    data = builder.as_dataset(
+        split=split,
+        decoders=tfds.decode.PartialDecoding(
+            {image: True, label: True}, {image: tfds.decode.SkipDecoding()}
+        ),
+        read_config=tfds.ReadConfig(interleave_cycle_length=1),
+    )
+    schema, count = pa.schema([(image, pa.large_binary()), (label, pa.int64())]), 0
+    with pa.ipc.new_file(path, schema) as writer:
+        for batch in data.batch(_BATCH).as_numpy_iterator():
+            writer.write_batch(pa.RecordBatch.from_pydict(batch, schema))
+            count += len(batch[label])
+    return count
 
 
 def _find(name: str, folder: str) -> DatasetBuilder:

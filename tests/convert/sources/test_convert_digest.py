@@ -4,13 +4,12 @@ import shutil
 import kinds
 import pytest
 
-from components.convert.sources.registry import source_digest
+from components.convert.sources.registry import find_source
 
 PLACES = {
     "idx": "train-labels-idx1-ubyte",
     "images": "a/2.png",
     "csv": "b.csv",
-    "tfrecord": "b.tfrecord",
 }
 
 
@@ -22,8 +21,8 @@ def test_digest_follows_contents_names_and_schema(tmp_path, bucket, bytes_read, 
     shutil.copytree(source, bucket / "copy")
 
     def digest(name="source"):
-        root = "gs://demo" if place == "bucket" else bucket
-        return source_digest(kind, f"{root}/{name}", flags.get("schema"))
+        path = f"{'gs://demo' if place == 'bucket' else bucket}/{name}"
+        return find_source(kind, path, schema=flags.get("schema")).digest(path)
 
     num_bytes, digests = bytes_read(), [digest()]
     (source / "_notes.txt").write_text("not part of the source")

@@ -15,7 +15,7 @@ from PIL import Image
 
 from components.convert.sources import images
 from components.convert.sources import tfds as source
-from components.convert.sources.registry import source_digest
+from components.convert.sources.registry import find_source
 from components.convert.sources.tfds import TfdsSource
 from tests.errors import user_error
 
@@ -103,11 +103,11 @@ def test_supervised_images_equal_tfds(prepared):
     ],
     ids=["16 bits", "two images"],
 )
-def test_missing_schema_lists_features(prepared, other, supervised):
+def test_other_features_are_listed(prepared, other, supervised):
     features = {"image": IMAGE, "label": CLASS, "other": other}
     example = {name: np.zeros(kind.shape, kind.np_dtype) for name, kind in features.items()}
     data_dir = prepared(features, {"train": [example]}, supervised)
-    message = r"needs --schema FILE of images, .*'image': Image\(.*, 'label': ClassLabel"
+    message = r"is not one 8-bit image with one ClassLabel: .*'image': Image\(.*, 'label': ClassL"
     with user_error(message):
         read_all(TINY, str(data_dir))
 
@@ -123,8 +123,15 @@ def small(prepared):
     return make
 
 
+def test_image_without_class_is_named(prepared):
+    example = {"image": BLANK, "label": -1}
+    data_dir = prepared({"image": IMAGE, "label": CLASS}, {"train": [example]})
+    with user_error("tfds:tiny: image 0 of train: has class -1"):
+        read_all(TINY, str(data_dir))
+
+
 def test_missing_training_split_is_refused(small):
-    with user_error(r"needs files for train; .* some for validation, test"):
+    with user_error("'tfds:tiny' has no training images, but val, test, more"):
         read_all(TINY, str(small("val", "test", "more")))
 
 
@@ -137,31 +144,28 @@ def own(tmp_path, monkeypatch):
 
 
 def test_dataset_is_prepared_once(tmp_path, own, capsys):
-    folder = "CheXpert-v1.0-small"
-    files = {"schema": "{name: x, origin: x, image: image, label: image_view, classes: [a, b]}"}
-    for split in ("train", "valid"):
-        row = f"{folder}/{split}/1.jpg,F,1,Lateral,AP,1.0\n"
-        manual = f"own/downloads/manual/{folder}/{split}"
-        files[f"{manual}/1.jpg"] = encode_image(PIXELS[..., :3], "JPEG")
-        files[f"{manual}.csv"] = f"Path,Sex,Age,Frontal/Lateral,AP/PA,Edema\n{row}"
-    schema = write_files(tmp_path, files) / "schema"
-    chexpert = TfdsSource(name="tfds:chexpert", schema=str(schema))
+    file = encode_image(PIXELS[..., :3], "JPEG")
+    write_files(own / "downloads/manual/NWPU-RESISC45/beach", {"1.jpg": file, "2.jpg": file})
+    resisc45 = TfdsSource(name="tfds:resisc45", encoding="source")
     for _ in range(2):
-        opened = read_all(chexpert)
-        assert opened.splits["validation"]["label"].tolist() == [1]
+        assert resisc45.files(None)
+        opened = read_all(resisc45)
+        assert opened.splits["train"]["image"].to_pylist() == [file, file]
+        names = [opened.examples.class_names[i] for i in opened.splits["train"]["label"]]
+        assert names == ["beach", "beach"]
     printed = capsys.readouterr().out
-    assert printed.count(f"TensorFlow Datasets prepares chexpert/3.1.0 in {own}/chexpert/") == 1
+    assert printed.count(f"TensorFlow Datasets prepares resisc45/3.0.0 in {own}/resisc45/") == 1
 
 
 def test_damaged_or_other_dataset_is_named(small):
     (directory,) = (small("train") / "tiny").iterdir()
-    digest = source_digest("tfds:tiny", str(directory))
+    digest = TINY.digest(str(directory))
     with user_error(r"holds tfds:tiny/1\.2\.3"):
         read_all(TfdsSource(name="tfds:other"), str(directory))
     (path,) = directory.glob("*.tfrecord*")
     path.write_bytes(path.read_bytes()[:-1])
-    assert source_digest("tfds:tiny", str(directory)) != digest
-    with user_error(f"{path}: damaged"):
+    assert TINY.digest(str(directory)) != digest
+    with user_error("'tfds:tiny': DataLossError: "):
         read_all(TINY, str(directory))
 
 
@@ -175,12 +179,10 @@ def test_mounted_bucket_is_read(small, tmp_path, bucket, monkeypatch):
     assert convert_to(tmp_path / "there", dataset="tfds:tiny", source="gs://demo/tfds") == here
 
 
-def test_published_digest_needs_no_network(tmp_path, own):
-    names = ("tfds:mnist", "tfds:mnist:3.0.1", "tfds:kmnist")
-    digests = [source_digest(name, None) for name in names]
-    write_files(tmp_path, {"schema.yaml": "a"})
-    digests.append(source_digest("tfds:mnist", None, f"{tmp_path}/schema.yaml"))
-    assert digests[0] == digests[1] and len({*digests}) == 3
+def test_published_digest_needs_no_network(own):
+    names = ("mnist", "tfds:mnist", "tfds:mnist:3.0.1", "tfds:kmnist")
+    digests = [find_source(name, None).digest(None) for name in names]
+    assert digests[0] == digests[1] == digests[2] != digests[3]
 
 
 @pytest.mark.parametrize(
@@ -189,7 +191,7 @@ def test_published_digest_needs_no_network(tmp_path, own):
         "tfds:mnits/x": "TensorFlow Datasets has no such dataset; did you mean 'mnist'",
         "tfds:mnist:9.9.9": "cannot be loaded at version 9.9.9, only: 3.0.1",
         "tfds:imagenet2012": "downloads/manual does not exist or is empty",
-        "tfds:iris": "needs --schema FILE",
+        "tfds:iris": "is not one 8-bit image with one ClassLabel",
         "tfds:mnist --source .": ". has no such dataset",
         "tfds:mnist/ --source .": "Parsing builder name string mnist/ failed",
     }.items(),
