@@ -41,6 +41,7 @@ def page_of(tmp_path):
         page = (tmp_path / "out" / PAGE).read_text("utf-8")
         text = " ".join(html.unescape(re.sub("<[^>]*>", " ", page)).split())
         assert not re.search(r"<(script|iframe|link)|url\(|@import|https?://|nan|inf", page)
+        assert all(float(width) <= 100 for width in re.findall(r"width: ([\d.]+)%", page))
         return page, re.findall(r'(?:src|href)="([^"]*)"', page), text
 
     return run
