@@ -70,22 +70,6 @@ def subclassed(manifest):
     return Subclassed()
 
 
-class Spread(L.Layer):
-    """Adds to the loss how far the examples' values are from 0, on average."""
-
-    def call(self, x):
-        self.add_loss(0.1 * keras.ops.mean(x**2))
-        return x
-
-
-def penalised(manifest):
-    """Returns a model that adds to the loss in each of Keras' ways, and waits for replicas."""
-    inputs = _image(manifest)
-    hidden = L.Dense(24, kernel_regularizer="l2", activity_regularizer="l1")
-    x = Spread()(L.BatchNormalization()(hidden(_flat(inputs))))
-    return keras.Model(inputs, L.Dense(10, bias_regularizer=keras.regularizers.L1L2(0.01, 0.01))(x))
-
-
 def batch_norm(manifest):
     """Keras' own, not told to sum over the replicas, and weights that follow from themselves."""
     inputs = _image(manifest)

@@ -9,7 +9,7 @@ SGD, TABLE = "--optimizer sgd --learning-rate 0.01", "--batch-size 65"
 RESNET = "--model resnet --num-layers 8 --batch-size 33 --learning-rate 0.001"
 # Dataset, flags, steps, and how far weights may differ.
 JOBS = {
-    "penalised": ("digits", f"--model own_models:penalised --batch-size 33 {SGD}", 40, 1e-5),
+    "penalised": ("data", f"--model ten_models:normalised --batch-size 33 {SGD}", 40, 1e-5),
     "batch_norm": ("digits", f"--model own_models:batch_norm --batch-size 33 {SGD}", 40, 1e-5),
     "frozen": ("digits", f"--model own_models:frozen --batch-size 33 {SGD}", 40, 1e-5),
     "resnet": ("digits", RESNET, 10, 1e-4),

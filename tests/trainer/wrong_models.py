@@ -3,7 +3,6 @@
 import itertools
 
 import keras
-import tensorflow as tf
 
 L = keras.layers
 _BUILT = itertools.count()
@@ -18,14 +17,6 @@ def _words():
     return _with(L.IntegerLookup(vocabulary=words, output_mode="multi_hot"))
 
 
-class OverBatch(L.Layer):
-    def call(self, x):
-        return tf.reduce_mean(x, axis=0, keepdims=True)
-
-    def compute_output_shape(self, shape):
-        return shape
-
-
 class OwnStep(keras.Sequential):
     def train_step(self, data):
         return {}
@@ -37,9 +28,7 @@ REFUSED = {
         lambda: _with(last=(L.Softmax(), L.Reshape((10,)))),
         "its outputs are probabilities already (by Softmax), and the loss takes logits",
     ),
-    "sigmoid": (lambda: _with(last=(L.Activation("sigmoid"),)), "already (by Sigmoid)"),
     "narrow": (lambda: _with(units=1), "its outputs are (32, 1), and the task takes [32, 10]"),
-    "over_batch": (lambda: _with(last=(OverBatch(),)), "its outputs are (1, 10)"),
     "own_step": (lambda: OwnStep([L.Dense(10)]), "has a train_step of its own"),
     "no_model": (lambda: L.Dense(10), "gives a Dense, which is no keras.Model"),
     "nothing": (
