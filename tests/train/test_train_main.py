@@ -28,6 +28,12 @@ def test_process_dry_run_prints_plan(capsys, tmp_path, monkeypatch):
     assert replicas[2]["env"].items() >= variables.items()
 
 
+def test_ignored_keys_are_named(capsys, tmp_path):
+    words = f"--cluster {CLUSTERS / 'vertex-ps.yaml'} --command true --job-dir {tmp_path} --dry-run"
+    assert main(words.split()) == 0
+    assert "--backend process ignores machine, " in capsys.readouterr().out
+
+
 def test_vertex_dry_run_prints_job(capsys):
     words = f"--cluster {SOURCES / 'everything.yaml'} --backend vertex --image i --dry-run".split()
     assert main(words) == 0

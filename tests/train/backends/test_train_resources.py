@@ -41,11 +41,6 @@ def test_replica_sees_only_its_gpus(cluster, gpus, visible):
     assert [share["CUDA_VISIBLE_DEVICES"] for share in shares.values()] == visible
 
 
-def test_only_servers_need_no_gpu():
-    shares = divide(PS, [machine([("chief", 0), ("ps", 0)]), machine([("worker", 0)], "01")])
-    assert shares["worker", 0]["CUDA_VISIBLE_DEVICES"] == "0"
-
-
 @pytest.mark.parametrize("gpus", ["", "0"])
 def test_too_few_gpus_are_refused(gpus):
     *others, last = WITH_GPUS.members

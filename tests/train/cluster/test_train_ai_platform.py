@@ -1,13 +1,10 @@
-import contextlib
 from pathlib import Path
 
 import pytest
 import yaml
 
-from components.train.cluster.ai_platform import LEGACY_MACHINES
 from components.train.cluster.cluster_file import Cluster
 from components.train.cluster.lookup import read
-from tests.errors import user_error
 
 CASES = yaml.safe_load(Path(__file__).with_name("translations.yaml").read_text())
 
@@ -26,16 +23,6 @@ def test_translation_is_noted(tmp_path, case):
     assert translated.cluster == Cluster.read({**expected, **case.get("becomes", {})})
     assert translated.notes == ([case["says"]] if "says" in case else [])
     assert translated.replacements == ([case["changes"]] if "changes" in case else [])
-
-
-@pytest.mark.parametrize("name", sorted(LEGACY_MACHINES.keys() - {"cloud_tpu"}))
-def test_strict_refuses_replaced_machine(name):
-    pool = LEGACY_MACHINES[name]
-    source = read(name)
-    assert source.cluster.chief.machine == pool["machine"]
-    refusal = user_error(r"--strict allows no replacement: .* leave --strict out")
-    with refusal if "was" in pool else contextlib.nullcontext():
-        source.refuse_replacements()
 
 
 def test_arguments_and_job_directory_become_flags(tmp_path):

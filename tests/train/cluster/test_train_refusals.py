@@ -1,4 +1,4 @@
-"""Tests of refused files and names; test_train_bad_clusters.py has every key with wrong values."""
+"""Tests of refused files and names."""
 
 import json
 import re

@@ -66,22 +66,6 @@ def test_evaluator_has_its_own_budget(bench):
     assert [event["errors"] for event in bench.events("restart")] == [1, 2, 1]
 
 
-def test_descendants_are_gone_before_restart(bench):
-    leaves = """
-import subprocess
-pid = os.path.dirname(os.environ["TRAINER_STATUS"]) + "/pid"
-if attempt == 0:
-    open(pid, "w").write(str(subprocess.Popen(["sleep", "60"], start_new_session=True).pid))
-    sys.exit(7)
-try:
-    alive = " Z " not in open("/proc/" + open(pid).read() + "/stat").read()
-except OSError:
-    alive = False
-sys.exit(9 if alive else 0)
-"""
-    assert bench.run(ONE, max_restarts=1, chief_0=leaves)[0] == 0
-
-
 def test_signal_before_restart_ends_job(bench):
     script = "time.sleep(0.3); sys.exit(7)"
     launcher = bench.start(ONE, max_restarts=9, reports=True, chief_0=script)

@@ -7,8 +7,6 @@ import time
 import pytest
 from train_fakes import EVALUATED, ONE, PS, SLOW, SYNC, guard_of, of, wait_until
 
-from common.guard import Guard
-from components.train.supervision.replica import Child
 from tests.errors import user_error
 
 pytestmark = pytest.mark.cluster
@@ -138,19 +136,6 @@ def test_signal_after_success_keeps_it(bench):
     launcher.send_signal(signal.SIGINT)
     assert "told to stop by SIGINT" in launcher.communicate()[0]
     assert launcher.returncode == 0
-
-
-def test_later_stop_keeps_earlier_kill(bench):
-    guard = Guard()
-    plan, _ = bench.plan(ONE)
-    os.makedirs(plan.log_dir)
-    child = Child(plan.replicas[0], 0, guard)
-    child.stop(0, 0)
-    child.stop(0, 3600)
-    child.signal_if_due()
-    guard.close()
-    child.finish()
-    assert child.is_killed
 
 
 FAMILY = (
