@@ -5,12 +5,11 @@ import pytest
 from trainer_jobs import CLUSTERS
 
 pytestmark = pytest.mark.cluster
-SGD, TABLE = "--optimizer sgd --learning-rate 0.01", "--batch-size 65"
+SGD = "--optimizer sgd --learning-rate 0.01"
 RESNET = "--model resnet --num-layers 8 --batch-size 33 --learning-rate 0.001"
 # Dataset, flags, steps, and how far weights may differ.
 JOBS = {
     "penalised": ("data", f"--model ten_models:normalised --batch-size 33 {SGD}", 40, 1e-5),
-    "batch_norm": ("digits", f"--model own_models:batch_norm --batch-size 33 {SGD}", 40, 1e-5),
     "frozen": ("digits", f"--model own_models:frozen --batch-size 33 {SGD}", 40, 1e-5),
     "resnet": ("digits", RESNET, 10, 1e-4),
     "bfloat16": ("digits", f"{RESNET} --precision bfloat16", 10, 0.02),
@@ -23,8 +22,7 @@ JOBS = {
         12,
         1e-4,
     ),
-    "weighed": ("data", f"{TABLE} --class-weights no=3,yes=0.5", 30, 2e-4),
-    "table": ("data", TABLE, 30, 2e-4),
+    "weighed": ("data", "--batch-size 65 --class-weights no=3,yes=0.5", 30, 2e-4),
 }
 OFTEN = {
     ("penalised", "two_workers"),

@@ -28,7 +28,6 @@ CHANGING = """
 import keras
 
 OPTIMIZER, LEARNING_RATE, WEIGHT_DECAY, AUGMENT = {constants}
-SCHEDULE, BOUNDARIES_EPOCHS, FACTORS = {schedule}
 
 def network(manifest):
     image = keras.Input((8, 8, 1), dtype="uint8", name="image")
@@ -36,11 +35,7 @@ def network(manifest):
     x = keras.layers.Flatten()(table(keras.layers.Flatten()(image)))
     return keras.Model(image, keras.layers.Dense(10, name="head")(x))
 """
-BEFORE = {
-    "constants": '"sgd", 0.1, 0.0, "none"',
-    "schedule": '"piecewise", (1,), (1, 0.5)',
-    "words": "[1, 2]",
-}
+BEFORE = {"constants": '"sgd", 0.1, 0.0, "none"', "words": "[1, 2]"}
 
 
 @pytest.mark.parametrize(
@@ -48,9 +43,8 @@ BEFORE = {
     [
         ({"words": "[2, 1]"}, "has other weights, vocabularies or statistics than when"),
         ({"constants": '"adam", 0.2, 0.1, "crop_flip"'}, "augment: .*learning_rate: .*optimizer: "),
-        ({"schedule": '"linear", (2,), (1, 0.1)'}, "schedule: "),
     ],
-    ids=["vocabulary", "constants", "schedule"],
+    ids=["vocabulary", "constants"],
 )
 def test_changed_model_is_not_resumed(job, tmp_path, monkeypatch, change, message):
     monkeypatch.syspath_prepend(str(tmp_path))

@@ -76,13 +76,6 @@ def test_reused_process_id_is_not_signalled(tmp_path):
         assert launcher.is_here and not launcher.is_alive
 
 
-def test_holder_after_longer_name_is_known(tmp_path):
-    with holding(tmp_path, host="node-7" * 99):
-        pass
-    with locked(str(tmp_path)):
-        assert holder(str(tmp_path)).pid == os.getpid()
-
-
 def test_holder_that_writes_its_name_later_is_known(tmp_path, monkeypatch):
     launcher = Launcher.of(os.getpid())
     with locks.locked(tmp_path / FILE):

@@ -1,17 +1,13 @@
 """Tests of a replica's journal, also in a store, and of one that was cut."""
 
 import json
-import os
 import pathlib
 import time
 from unittest import mock
 
 import pytest
 
-from common import flags, quiet
 from tests.programs import wait_until
-from trainer import main_loop, task
-from trainer.cluster.shutdown import Stop
 from trainer.job import journal
 from trainer.job.journal import Journal, last
 
@@ -73,30 +69,3 @@ def test_store_gets_what_has_grown(store, monkeypatch, capsys):
     ours.write_bytes(b"one, two")
     own.send()
     assert copy.read_bytes() == b"one, two"
-
-
-ENDS = {
-    0: lambda stop: 0,
-    1: mock.Mock(side_effect=ConnectionError),
-    134: lambda stop: stop.end(134),
-    130: mock.Mock(side_effect=KeyboardInterrupt),
-}
-
-
-@pytest.mark.parametrize("code", ENDS)
-def test_store_has_journal_after_end(digits, store, monkeypatch, code):
-    def play(*arguments):
-        own, stop, _ = arguments[-3:]
-        own.event("last", 7)
-        return ENDS[code](stop)
-
-    monkeypatch.setattr(flags, "place", str)  # which refuses the store of tests
-    monkeypatch.setattr(quiet, "lost_replicas", lambda: None)
-    monkeypatch.setattr(Stop, "install", Stop)
-    monkeypatch.setattr(main_loop, "main_loop", play)
-    monkeypatch.setattr(os, "_exit", mock.Mock(side_effect=SystemExit))
-    job = store / "job"
-    with pytest.raises(SystemExit):
-        task.main(f"--data-dir {digits} --job-dir {job} --train-steps 9".split())
-    os._exit.assert_called_with(code)
-    assert last(str(job), CHIEF, "last")["step"] == 7
