@@ -50,17 +50,6 @@ def test_sigterm_reaches_program(clients, backend):
     assert "chief/0 | saved" in out and "chief/0 ended: exit code 143" in out
 
 
-def test_next_launcher_removes_old_containers(clients):
-    first = clients.start("docker", "--command", "sleep 60", *clients.job_dir)
-    wait_until(lambda: len(list(clients.path.glob("*.pid"))) == 2)
-    guard_of(first).kill()
-    first.kill()
-    first.communicate()
-    assert len(list(clients.path.glob("*.pid"))) == 2
-    ended(clients.start("docker", "--command", "true", *clients.job_dir))
-    assert not list(clients.path.glob("*.pid")) and not list(clients.path.glob("*.network"))
-
-
 def test_containers_mount_only_job_directories(clients, capsys):
     job, code, logs, more = (
         clients.path / name for name in ("job", "code", "code/logs", "more, and more")

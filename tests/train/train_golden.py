@@ -10,7 +10,6 @@ import json
 import yaml
 
 from components.train.backends.worker_pools import plan_vertex
-from components.train.cluster.cluster_file import Cluster
 from components.train.cluster.lookup import read
 from tests.root import ROOT
 
@@ -35,19 +34,6 @@ def text(name):
         cluster, "IMAGE", [], machines=all(pool.machine for pool in cluster.pools.values())
     )
     return f"{notes.getvalue()}{meaning}\nWorker pools\n{json.dumps(specs, indent=2)}\n"
-
-
-def described_keys(name="Cluster", prefix=""):
-    """Each key with its JSON Schema and whether it must be there."""
-    root = Cluster.model_json_schema()
-    node = root if name == "Cluster" else root["$defs"][name]
-    for key, value in node["properties"].items():
-        value = {**value, **value.pop("anyOf", [{}])[0]}  # The other one is null.
-        if value.get("default", 0) is None:
-            del value["default"]
-        yield prefix + key, value, key in node.get("required", ())
-        if "$ref" in value and key not in ("worker", "ps", "evaluator"):
-            yield from described_keys(value["$ref"].rpartition("/")[2], f"{prefix}{key}.")
 
 
 if __name__ == "__main__":

@@ -4,7 +4,6 @@ They take the digits' images, [8, 8, 1].
 """
 
 import keras
-import numpy as np
 import tensorflow as tf
 from tensorflow.python.data.experimental.ops.testing import sleep
 
@@ -75,19 +74,6 @@ def batch_norm(manifest):
     inputs = _image(manifest)
     x = L.BatchNormalization()(L.Conv2D(4, 3)(L.Rescaling(1 / 16)(inputs)))
     x = L.SpectralNormalization(L.Dense(24, activation="relu"))(L.Flatten()(x))
-    return keras.Model({"image": inputs}, L.Dense(10)(x))
-
-
-def frozen(manifest):
-    """A backbone that is not trained, beside a vocabulary and statistics that are known."""
-    inputs, normal = _image(manifest), L.Normalization()
-    normal.adapt(np.arange(17.0)[:, None])
-    numbers = L.Reshape((8, 8, 1))(normal(L.Flatten()(inputs)))
-    layers = [L.Conv2D(8, 3, kernel_regularizer="l2"), L.BatchNormalization(), L.Dropout(0.2)]
-    backbone = keras.Sequential([keras.Input((8, 8, 1)), *layers, L.Flatten()], name="backbone")
-    backbone.trainable = False
-    words = L.Embedding(20, 4)(L.IntegerLookup(vocabulary=[*range(17)])(L.Flatten()(inputs)))
-    x = L.Concatenate()([L.Flatten()(words), backbone(numbers)])
     return keras.Model({"image": inputs}, L.Dense(10)(x))
 
 

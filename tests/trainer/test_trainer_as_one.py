@@ -10,7 +10,6 @@ RESNET = "--model resnet --num-layers 8 --batch-size 33 --learning-rate 0.001"
 # Dataset, flags, steps, and how far weights may differ.
 JOBS = {
     "penalised": ("data", f"--model ten_models:normalised --batch-size 33 {SGD}", 40, 1e-5),
-    "frozen": ("digits", f"--model own_models:frozen --batch-size 33 {SGD}", 40, 1e-5),
     "resnet": ("digits", RESNET, 10, 1e-4),
     "bfloat16": ("digits", f"{RESNET} --precision bfloat16", 10, 0.02),
     # The norm of one replica's part would show in every step.
@@ -29,7 +28,6 @@ OFTEN = {
     ("clipped", "two_workers"),
     ("clipped", "mirrored"),
     ("clipped", "parameter_server"),
-    ("frozen", "parameter_server"),
     ("own optimizer", "mirrored"),
     ("bfloat16", "two_workers"),
     *((name, how) for name in ("weighed", "resnet", "metrics") for how in CLUSTERS),

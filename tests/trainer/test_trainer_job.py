@@ -26,7 +26,7 @@ SMOOTH = " --optimizer sgd --learning-rate 0.001"
 # All that has a state of its own, or its own way through a step; a small batch, because without
 # instructions for it bfloat16 is slow.
 STATEFUL = " --precision bfloat16 --optimizer adamw --clip-norm 0.05 --batch-size 16"
-OWN = ("functional", "sequential", "subclassed", "batch_norm", "frozen")
+OWN = ("functional", "sequential", "subclassed", "batch_norm")
 MODELS = {"cnn": "", "stateful": STATEFUL, "own optimizer": " --model fine_tuned:subclassed"}
 MODELS |= {n: f" --model own_models:{n}" for n in OWN}
 SYNCHRONOUS = list(CLUSTERS)[:3]

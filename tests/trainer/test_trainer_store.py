@@ -1,7 +1,7 @@
 """Whatever is read and written may lie in an object store, whose files are TensorFlow's."""
 
 import pytest
-from numbered import dataset, picture, provided
+from numbered import dataset, provided
 
 from common.manifest import Manifest
 from common.storage.files import copy_tree
@@ -16,10 +16,10 @@ READS = {
 }
 
 
-@pytest.fixture(params=[None, [picture(4 + i % 20, 30 - i % 20) for i in range(40)]])
-def data(request, tmp_path, store):
-    """A dataset in the store, of equal records or of others."""
-    dataset(tmp_path / "data", 40, files=request.param)
+@pytest.fixture
+def data(tmp_path, store):
+    """A dataset in the store."""
+    dataset(tmp_path / "data", 40)
     copy_tree(tmp_path / "data", store / "data")
     return store / "data"
 

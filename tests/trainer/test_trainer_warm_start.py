@@ -46,7 +46,7 @@ def save_job(directory, model):
 
 
 @pytest.mark.cluster
-@pytest.mark.parametrize("name", ["functional", "subclassed", "frozen"])
+@pytest.mark.parametrize("name", ["functional", "subclassed"])
 def test_weights_are_read_from_every_source(images, tmp_path, store, name):
     build = registry.builder(f"own_models:{name}", images, {})
     source = filled(build())

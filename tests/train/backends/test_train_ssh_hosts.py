@@ -1,8 +1,6 @@
 import re
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from components.train.backends.ssh import Host, place, read_hosts
 from components.train.cluster.cluster_file import Cluster, Pool
@@ -36,15 +34,9 @@ def test_host_file_is_read(tmp_path):
     ]
 
 
-@given(slots=st.lists(st.integers(1, 4), min_size=1, max_size=6), workers=st.integers(1, 8))
-def test_slots_bound_replicas_per_host(slots, workers):
-    """Hosts take turns, the chief on the first one, and none gets more replicas than slots."""
-    hosts = [Host(name=f"h{i}", login=f"h{i}", slots=n) for i, n in enumerate(slots)]
-    if sum(slots) < workers + 1:
-        with user_error("add hosts, or slots=N"):
-            place(cluster(workers), hosts)
-        return
-    host_of = list(place(cluster(workers), hosts).values())
-    assert len(host_of) == workers + 1
-    assert host_of[: len(hosts)] == hosts[: len(host_of)]
-    assert all(host_of.count(each) <= each.slots for each in hosts)
+def test_slots_bound_replicas_per_host():
+    """Hosts take turns, the chief on the first one."""
+    one, two = hosts = [Host(name="a", login="a", slots=2), Host(name="b", login="b")]
+    assert [*place(cluster(2), hosts).values()] == [one, two, one]
+    with user_error("add hosts, or slots=N"):
+        place(cluster(3), hosts)

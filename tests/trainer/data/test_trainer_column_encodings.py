@@ -1,6 +1,5 @@
 import bisect
 
-import numpy as np
 import tensorflow as tf
 from hypothesis import given
 from hypothesis import strategies as st
@@ -38,15 +37,3 @@ def test_bucket_counts_boundaries_up_to_value(boundaries, values):
         expected = [bisect.bisect_right(boundaries, v) for v in numbers]
         columns = {"x": (numbers, dtype)}
         assert category("buckets", columns, boundaries=tuple(boundaries)) == expected
-
-
-@given(st.lists(st.tuples(WORDS, st.integers(-9, 9), st.floats(-9, 9, width=32)), min_size=1))
-def test_cross_hashes_joined_texts(rows):
-    """A cross is TensorFlow's hash of the texts of its columns, and a hash that of one column."""
-    kinds = ("string", "int64", "float32")
-    columns = {name: ([*of], name) for name, of in zip(kinds, zip(*rows, strict=True), strict=True)}
-    joined = [f"{text}_X_{whole}_X_{np.float32(real):.6f}" for text, whole, real in rows]
-    texts = {"string": columns["string"]}
-    for kind, some, hashed in (("cross", columns, joined), ("hash", texts, texts["string"][0])):
-        expected = tf.strings.to_hash_bucket_fast(hashed, 997).numpy().tolist()
-        assert category(kind, some, hash_buckets=997) == expected

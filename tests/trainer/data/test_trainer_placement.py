@@ -63,12 +63,6 @@ def test_unwritable_or_full_cache_is_error(tmp_path, manifest, monkeypatch):
             provided(manifest, tmp_path / "data", cache)
 
 
-def test_failing_bucket_is_no_user_error(tmp_path, manifest):
-    failing = mock.Mock(side_effect=ConnectionError("the bucket does not answer"))
-    with pytest.raises(ConnectionError, match="does not answer"):
-        provided(manifest, tmp_path / "data", tmp_path / "cache", failing)
-
-
 def test_local_files_are_verified_once(tmp_path, manifest):
     verified, directory = mock.Mock(), tmp_path / "data"
     for _ in range(2):

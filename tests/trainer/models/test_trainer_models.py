@@ -27,12 +27,6 @@ def test_models_have_published_parameters(images):
     assert sum(weight.name == "kernel" for weight in model.trainable_weights) == 20
 
 
-@pytest.mark.parametrize("shape", [(5, 7, 3), (1, 1, 1), (18, 17, 1)])
-def test_cnn_takes_any_image(images, shape):
-    model = cnn.build(manifest(images, shape))
-    assert model({"image": np.zeros((2, *shape), np.uint8)}).shape == (2, 10)
-
-
 @pytest.mark.parametrize("num_layers", [9, 2])
 def test_impossible_depth_is_error(images, num_layers):
     expected = rf"^--num-layers {num_layers}: .*6n . 2 layers; use 8, 14, 20"

@@ -11,12 +11,10 @@ import pytest
 import tensorflow as tf
 import trips
 
-from common.manifest import Manifest
 from components.convert.expressions import connection
 from components.convert.sources.tables import words
 from tests.errors import user_error
 from tests.root import blocks
-from trainer.data import records
 from trainer.models.text import vocabulary
 
 # Beside any other character such as are near to what is taken out, made small or between words.
@@ -46,18 +44,6 @@ def converted(directory, comments, words):
     tips = itertools.cycle(["no", "yes"])
     rows = [{"comment": text, "tip": tip} for text, tip in zip(comments, tips, strict=False)]
     return trips.make(directory, rows, schema)
-
-
-def test_most_frequent_words_are_in_manifest(tmp_path):
-    """The words of the training split alone count."""
-    data = converted(tmp_path, [f"A ride no. {i % 7}, a: {i}!" for i in range(200)], 120)
-    manifest = Manifest.load(data)
-    texts = records.load(manifest, str(data), "train")["comment"].numpy()
-    counts = collections.Counter(b" ".join(texts).lower().translate(None, b".,:!").split())
-    ranked = sorted(counts, key=lambda word: (-counts[word], word))
-    assert len(ranked) > 120
-    assert [word.encode() for word in vocabulary(manifest, "comment")] == ranked[:120]
-    assert vocabulary(manifest, "comment", 2) == ["a", "no"]
 
 
 @pytest.mark.cluster

@@ -1,15 +1,12 @@
 import numpy as np
 import pytest
-import tensorflow as tf
 import trips
 from parsed import options
 
 from tests.programs import run_python
-from trainer import export
 from trainer.data import records
 from trainer.models import wide_deep
 from trainer.nn import randomness
-from trainer.nn.weights import named
 
 
 @pytest.fixture
@@ -40,21 +37,6 @@ def test_options_of_network_are_used(table, columns):
     with randomness.deterministic_context(seed=0, step=3, first=0):
         dropped = model(features, training=True)
     assert not np.allclose(dropped, model(features, training=False))
-
-
-@pytest.mark.cluster
-def test_export_answers_and_refuses(table, columns, tmp_path):
-    build = options("--model wide_deep").builder(table)
-    model = randomised(build())
-    weights = {name: weight.numpy() for name, weight in named(model).items()}
-    export.export(weights, build, table, str(tmp_path / "model"))
-    serve = tf.saved_model.load(str(tmp_path / "model")).signatures["serving_default"]
-    expected = tf.nn.softmax(model(build.prepare(columns)))
-    values = {feature.name: columns[feature.name] for feature in table.inputs}
-    np.testing.assert_allclose(serve(**values)["probabilities"], expected, rtol=1e-5)
-    values["same"] = tf.fill(values["same"].shape, np.nan)
-    with pytest.raises(tf.errors.InvalidArgumentError, match=r"same: .*nan.* is missing"):
-        serve(**values)
 
 
 CLIENT = """
