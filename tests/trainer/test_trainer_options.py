@@ -2,13 +2,9 @@ import dataclasses
 import re
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 from parsed import options
 
-from common.errors import UserError
 from tests.errors import user_error
-from trainer import options as options_module
 from trainer.options import Options, parse
 
 
@@ -65,30 +61,6 @@ def test_model_defaults_to_fitting_one(images, table):
         assert options("--model my.module:build").on(manifest).model == "my.module:build"
     with user_error("does not fit dataset 'digits'; use cnn or resnet"):
         options("--model wide_deep").on(images)
-
-
-NUMBERS = [action for action in options_module.parser()._actions if action.type]
-EDGES = [2**31 - 1, 2**31, 2**32, 2**63, 1e308, 5e-324, 0.9999999999999999, -1, 0]
-
-
-@pytest.mark.parametrize("action", NUMBERS, ids=lambda action: action.dest)
-@settings(max_examples=settings.default.max_examples // 3)
-@given(st.sampled_from(EDGES) | st.integers() | st.floats())
-def test_number_is_accepted_or_error(action, value):
-    """No number of any flag overflows later; it is taken, or refused in a line with the flag."""
-    flag = action.option_strings[0]
-    needed = ["--data-dir=d", "--job-dir=j", f"{flag}={value}"]
-    if flag not in ("--train-epochs", "--train-steps"):
-        needed.append("--train-steps=10")
-    if flag == "--boundaries-epochs":
-        needed.append("--factors=1,1")
-    try:
-        opts = parse(needed, {})
-        assert 0 <= opts.seed < 2**32
-        assert 0 < opts.last_step(10**9, 1) < 2**31 > opts.global_batch_size(64)
-    except UserError as error:
-        assert flag in str(error) or (flag == "--factors" and "belong together" in str(error))
-        assert "\n" not in str(error)
 
 
 def test_resume_may_change_documented_options():

@@ -2,9 +2,6 @@ import collections
 import itertools
 
 import numpy as np
-import pytest
-import tensorflow as tf
-from numbered import dataset, picture, reader_of
 
 from trainer.data.augmentation import crop_and_flip
 
@@ -31,24 +28,3 @@ def test_crops_are_uniform():
     assert counts.keys() == crops
     # Chi-square of 17 degrees of freedom, p = 0.001.
     assert sum((n - 4000 / 18) ** 2 for n in counts.values()) / (4000 / 18) < 40.8
-
-
-@pytest.mark.parametrize(
-    "files", [None, [picture(12, 12, seed=i) for i in range(20)]], ids=["pixels", "files"]
-)
-def test_augmentation_precedes_prepare(tmp_path, files):
-    """A model gets the same pixels in every mode, augmented as the dataset has them."""
-    manifest = dataset(tmp_path / "data", 20, size=(8, 8), files=files)
-
-    def scale(columns):
-        return {"image": tf.cast(columns["image"], tf.float32) / 128 - 1}
-
-    def batch(mode, prepare, augment="crop_flip"):
-        options = {"prepare": prepare, "augment": augment}
-        reader = reader_of(manifest, tmp_path / "data", mode, 20, **options)
-        return reader.batch(reader.load(), tf.constant(3, tf.int64), 0, 20)
-
-    expected = scale(batch("resident", dict))["image"]
-    for mode in ("resident", "mapped"):
-        np.testing.assert_array_equal(batch(mode, scale)["image"], expected)
-        assert not np.array_equal(batch(mode, scale, "none")["image"], expected)

@@ -18,22 +18,3 @@ def test_unusable_file_is_named(tmp_path, content):
         (tmp_path / name).write_text(content)
         with user_error(f"{name} cannot be used .*; put the right one back"):
             read()
-
-
-@pytest.mark.parametrize("where", ["here", "in a store"])
-def test_job_dir_keeps_first_start(tmp_path, store, where):
-    job = str(tmp_path if where == "here" else store)
-    identity.check(job, {"seed": 1})  # a new one is for anything
-    record = {"identity": {"seed": 0, "fingerprint": "a"}, "settings": {}, "horizon_steps": 7}
-    assert identity.begin(job, record, write=False) == record
-    assert identity.first_start(job) == {}
-    for horizon in (7, 8):
-        begun = identity.begin(job, {**record, "horizon_steps": horizon}, write=True)
-        assert begun["horizon_steps"] == 7
-    with user_error(r"fingerprint: 'a' -> 'b'; seed: 0 -> 1"):
-        identity.check(job, {"seed": 1, "fingerprint": "b"})
-    assert done.load(job) is None
-    facts = {"loss": 0.5, "validation": {}, "seconds": 1.5, "examples_per_s": 10.0}
-    ended = done.Done(step=3, epochs=0.5, **facts)
-    ended.save(job)
-    assert done.load(job) == ended

@@ -1,9 +1,7 @@
 """Tests of a replica's journal, also in a store, and of one that was cut."""
 
 import json
-import pathlib
 import time
-from unittest import mock
 
 import pytest
 
@@ -47,25 +45,3 @@ def test_journal_goes_on_by_itself(store, tmp_path, monkeypatch):
     own.event("step", 1)
     status.unlink()
     wait_until(lambda: status.exists() and last(job, CHIEF, "step"))
-
-
-def test_store_gets_what_has_grown(store, monkeypatch, capsys):
-    job = store / "job"
-    own = Journal(str(job), CHIEF)
-    own.event("start", 0)
-    ours = pathlib.Path(own.path("logs", "train", "events"))
-    ours.write_bytes(b"one")
-    with monkeypatch.context() as patch:
-        patch.setattr(journal, "write_bytes", mock.Mock(side_effect=ConnectionError))
-        own.send()
-    assert "journal and events could not be copied there" in capsys.readouterr().out
-    own.send()
-    assert last(str(job), CHIEF, "start") and not capsys.readouterr().out
-    copy = job / "logs" / "train" / "events"
-    assert copy.read_bytes() == b"one"
-    copy.unlink()
-    own.send()
-    assert not copy.exists()
-    ours.write_bytes(b"one, two")
-    own.send()
-    assert copy.read_bytes() == b"one, two"

@@ -3,10 +3,7 @@
 import keras
 import numpy as np
 import pytest
-import sklearn.metrics
 import tensorflow as tf
-from hypothesis import given
-from hypothesis import strategies as st
 
 from tests.errors import user_error
 from trainer.tasks.of_dataset import Binary, Classification, Regression
@@ -28,17 +25,6 @@ def test_accuracy_ranks_where_auc_is_undefined():
     assert score == pytest.approx({"loss": np.log(2), "accuracy": 1.0})
     assert TASK.rank({**score, "loss": 0.5}) > TASK.rank(score)
     assert TASK.rank({**score, "auc": 0.9}) > TASK.rank({**score, "auc": 0.8, "accuracy": 2.0})
-
-
-@given(st.lists(st.tuples(st.sampled_from([0, 0.25, 0.5, 1]), st.booleans()), min_size=2))
-def test_auc_equals_that_of_scikit_learn(pairs):
-    """Equal scores are worth half a pair, whatever the order of the records."""
-    scores, labels = (np.array(values) for values in zip(*pairs, strict=True))
-    measured = TASK.measure(np.stack([1 - scores, scores], axis=1), labels.astype(int))
-    if labels.all() or not labels.any():
-        assert "auc" not in measured
-    else:
-        assert measured["auc"] == pytest.approx(sklearn.metrics.roc_auc_score(labels, scores))
 
 
 def test_r2_and_rmse_by_target():
