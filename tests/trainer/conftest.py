@@ -1,18 +1,7 @@
-import file_store
 import pytest
-from etils import epath
 from trainer_jobs import CLUSTERS, Job
 
 from common.manifest import Manifest
-
-
-@pytest.fixture
-def store(tmp_path):
-    """An empty directory with a scheme, as in an object store."""
-    with file_store.mounted():
-        directory = epath.Path(f"{file_store.HERE}{tmp_path}/store")
-        directory.mkdir()
-        yield directory
 
 
 @pytest.fixture

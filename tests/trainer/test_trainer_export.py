@@ -29,17 +29,6 @@ def weight_of(directory):
     return tf.saved_model.load(str(directory)).variables[0].numpy().min()
 
 
-@pytest.mark.cluster
-def test_export_replaces_model(manifest, store, tmp_path, monkeypatch):
-    before, after = (
-        weight_of(export_network(manifest, tmp_path / "model", seed)) for seed in (1, 2)
-    )
-    assert before != after
-    monkeypatch.setattr(tf.io.gfile, "rename", None)  # in a store it is a copy of every file
-    export_network(manifest, store / "model", 2)
-    assert weight_of(store / "model") == after and not (store / "model.partial").exists()
-
-
 def test_failed_export_keeps_model(manifest, tmp_path, monkeypatch):
     before = weight_of(export_network(manifest, tmp_path / "model"))
     with monkeypatch.context() as patch, pytest.raises(OSError, match="full"):

@@ -56,13 +56,26 @@ def test_unsuitable_metric_is_refused(check, metric, message):
         check("own_models:sequential", metric)
 
 
+def prepare(manifest, columns):
+    """The halves of an image."""
+    image = keras.ops.cast(columns["image"], "float32")
+    return {"upper": image[:, :4], "lower": image[:, 4:]}
+
+
+def listed(manifest):
+    """The inputs in another order than that of their names: nothing would fail if exchanged."""
+    inputs = [keras.Input((4, 8, 1), name=name) for name in ("upper", "lower")]
+    flat = keras.layers.Flatten()(keras.layers.Concatenate()(inputs))
+    return keras.Model(inputs, keras.layers.Dense(10)(flat))
+
+
 def test_listed_inputs_get_features_of_names(images):
-    model = registry.builder("two_inputs:network", images, {})()
+    model = registry.builder(f"{__name__}:listed", images, {})()
     upper, lower = np.random.default_rng(0).random((2, 3, 4, 8, 1), np.float32)
     answers = model({"upper": upper, "lower": lower})
-    listed = model.get_layer(index=-1)
-    np.testing.assert_array_equal(listed([upper, lower]), answers)
-    assert not np.allclose(listed([lower, upper]), answers)
+    inner = model.get_layer(index=-1)
+    np.testing.assert_array_equal(inner([upper, lower]), answers)
+    assert not np.allclose(inner([lower, upper]), answers)
 
 
 def test_preparation_without_label_is_refused(check, monkeypatch):

@@ -70,5 +70,10 @@ def test_local_files_are_verified_once(tmp_path, manifest):
         assert verified.call_count == 6  # three shards and their hashes
     path = directory / manifest.split("train").shards[1].file
     damage(path, -9)
-    with user_error(f"{path.name} is not the file"):
+    for cache in (None, tmp_path / "cache"):
+        with user_error(f"{path.name} is not the file"):
+            provided(manifest, directory, cache)
+    assert not [*(tmp_path / "cache").rglob(path.name)]
+    path.unlink()
+    with user_error(f"{path.name} is missing"):
         provided(manifest, directory, None)
