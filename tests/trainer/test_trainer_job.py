@@ -190,12 +190,6 @@ def test_parameter_servers_count_steps_over_resume(job):
     assert record["step"] == last and record["accuracy"] > 0.9
 
 
-def test_sync_ignores_parameter_servers(job, undisturbed):
-    job.start("chief", "worker", "ps", flags=f"{EXACT} --sync --strategy parameter_server")
-    assert job.wait() == {"chief-0": 0, "worker-0": 0, "ps-0": 0}
-    assert job.digest(STEPS) == undisturbed("two_workers", EXACT).digest(STEPS)
-
-
 def test_full_disk_keeps_checkpoint_before(job, undisturbed):
     shutil.copytree(undisturbed("one_device", EXACT).directory, job.directory)
     # As far as a process can make one: no file may grow beyond this.

@@ -7,8 +7,6 @@ import shutil
 from unittest import mock
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 from parsed import options
 from trainer_jobs import CLUSTERS
 
@@ -21,30 +19,18 @@ STILL = "--model own_models:sequential --optimizer sgd --learning-rate 1e-9 --ba
 STILL += " --eval-every-steps 10"
 
 
-@settings(max_examples=settings.default.max_examples // 2)
-@given(
-    st.lists(st.sampled_from([0, 1, 2, math.nan, math.inf]), min_size=1, max_size=8),
-    st.booleans(),
-    st.integers(0, 8),
-)
-def test_scores_without_a_better_one(tmp_path_factory, ranks, of_loss, undone):
-    """The best and the count since are those of finite scores, as if no attempt had got further."""
-    job_dir = tmp_path_factory.mktemp("job")
-    scores = Scores(str(job_dir), Classification(("a", "b", "c")))
-    finite = [i for i, rank in enumerate(ranks) if math.isfinite(rank)]
-    best = max(finite, key=lambda i: ranks[i], default=-1)
-    # An attempt that came to its end, and one that resumed behind the best.
-    for first in (0, min(best + 1 + undone, len(ranks))):
-        for i in range(first, len(ranks)):
-            loss, accuracy = (-ranks[i], 0.5) if of_loss else (1.0, ranks[i])
-            scores.add(i + 1, {"loss": loss, "accuracy": accuracy}, mock.Mock())
-    content = (job_dir / "validation.json").read_text()
+def test_best_score_is_finite(tmp_path):
+    """An attempt that resumes behind the best score finds it."""
+    ranks = [1, math.nan, 2, 2, math.inf, 1]
+    for first in (0, 4):
+        scores = Scores(str(tmp_path), Classification(("a", "b", "c")))
+        for step, rank in enumerate(ranks[first:], first + 1):
+            scores.add(step, {"loss": -rank, "accuracy": 0.5}, mock.Mock())
+    content = (tmp_path / "validation.json").read_text()
     assert "NaN" not in content and "Infinity" not in content
-    assert (json.loads(content)["best"] or {"step": 0})["step"] == best + 1
-    for step in range(best + 1, len(ranks) + 1):
-        since_best = sum(best < i < step for i in finite)
-        assert scores.is_exhausted(step, since_best)
-        assert not scores.is_exhausted(step, since_best + 1)
+    assert json.loads(content)["best"]["step"] == 3
+    assert scores.is_exhausted(6, 2) and not scores.is_exhausted(6, 3)
+    assert scores.is_exhausted(4, 1) and not scores.is_exhausted(4, 2)
 
 
 def test_patience_without_evaluations_is_refused(images):

@@ -68,20 +68,6 @@ def test_replica_finds_itself_in_cluster(cluster, job_dir, command):
     assert members == cluster.members
 
 
-@given(clusters())
-def test_only_own_restarts_are_own(cluster):
-    """A Job starts its pods again where the others go on without them, and the set does else."""
-    own = {"evaluator", "worker"} if cluster.strategy == "parameter_server" else {"evaluator"}
-    for role, spec, _ in containers(planned(cluster)):
-        assert (spec["backoffLimit"] == 0) is (
-            role not in own or (role == "worker" and not cluster.scheduling.max_restarts)
-        )
-        rules = spec.get("podFailurePolicy", {}).get("rules", [])
-        lost = "Ignore" if role in own else "FailJob"
-        assert [rule["action"] for rule in rules] == ["FailJob", lost, lost][: len(rules)]
-        assert bool(rules) is (role != "evaluator")
-
-
 def test_settings_reach_manifest():
     gpus = {"type": "NVIDIA_TESLA_T4", "count": 2}
     chief = {"machine": "n1-standard-8", "accelerator": gpus}

@@ -3,19 +3,8 @@
 import json
 
 from trainer.job import journal
-from trainer.job.journal import Journal, last
 
 CHIEF = "chief-0"
-
-
-def test_journal_begins_file_each_attempt(tmp_path):
-    job = tmp_path / "job"
-    for seed in range(11):
-        own = Journal(str(job), CHIEF)
-        own.event("start", 0, seed=seed)
-    assert len([*job.iterdir()]) == 11
-    assert last(str(job), CHIEF, "start")["seed"] == 10  # attempt 10 is newer than attempt 9
-    assert last(str(job), CHIEF, "export") == {}
 
 
 def test_cut_journal_is_read_so_far(tmp_path):

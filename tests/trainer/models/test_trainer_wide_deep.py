@@ -1,12 +1,10 @@
 import numpy as np
 import pytest
 import trips
-from parsed import options
 
 from tests.programs import run_python
 from trainer.data import records
 from trainer.models import wide_deep
-from trainer.nn import randomness
 
 
 @pytest.fixture
@@ -28,15 +26,6 @@ def test_network_answers_as_earlier_versions(table, columns):
     assert logits.shape == (table.split("test").examples, 2)
     expected = [[0.061519, -0.188477], [1.308301, -1.395699]]
     np.testing.assert_allclose(logits[:2], expected, atol=1e-4)
-
-
-def test_options_of_network_are_used(table, columns):
-    build = options("--model wide_deep --hidden-units 7,4 --dropout 0.5").builder(table)
-    model, features = randomised(build()), build.prepare(columns)
-    assert model.get_layer("deep_dense").units == 7
-    with randomness.deterministic_context(seed=0, step=3, first=0):
-        dropped = model(features, training=True)
-    assert not np.allclose(dropped, model(features, training=False))
 
 
 CLIENT = """
