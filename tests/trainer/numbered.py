@@ -6,31 +6,25 @@ import pathlib
 import numpy as np
 from PIL import Image
 
-from tests.convert.dataset_files import convert_to, make_idx, write_files
+from tests.convert.dataset_files import convert_to, make_idx
 from trainer.data.placement import Choice, provide_files
 from trainer.data.reader import open_reader
 
 
-def dataset(directory, examples, *, shards=3, size=(2, 3), files=None, classes=None):
-    """Converts images to a training split; returns the manifest.
+def dataset(directory, examples, *, shards=3, size=(2, 3), classes=None):
+    """Converts images to a training and a test split; returns the manifest.
 
     Args:
       directory: New; what is converted is beside it.
       examples: How many.
       shards: How many.
       size: Height and width that a model gets.
-      files: Image files in place of noise; without them there is such a test split too.
       classes: Example i has label i modulo that; without it label i.
     """
     source, classes = directory.with_name("source"), classes or examples
-    options = {"dataset": "idx"}
-    if files:
-        write_files(source, {f"{i % classes:03}/{i}.png": file for i, file in enumerate(files)})
-        options = {"dataset": "images", "encoding": "source", "test_fraction": 0.0}
-        options["image_size"] = "{}x{}".format(*size)
-    else:
-        make_idx(source, size=size, classes=classes, train=examples, test=examples)
-    return convert_to(directory, source=source, shards=shards, validation_fraction=0.0, **options)
+    make_idx(source, size=size, classes=classes, train=examples, test=examples)
+    options = {"dataset": "idx", "shards": shards, "validation_fraction": 0.0}
+    return convert_to(directory, source=source, **options)
 
 
 def reader_of(manifest, directory, mode, batch, **options):

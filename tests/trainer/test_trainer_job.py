@@ -145,7 +145,7 @@ def test_reports_agree_with_journal(job):
     """The console, TensorBoard and a study report what the journal has."""
     study = job.directory.parent / "hypertune" / "output.metrics"
     job.environ = {"CLOUD_ML_HP_METRIC_FILE": str(study), "CLOUD_ML_TRIAL_ID": "7"}
-    flags = "--train-steps 900 --eval-every-steps 150 --schedule linear --learning-rate 0.002"
+    flags = "--train-steps 900 --eval-every-steps 150 --learning-rate 0.002"
     output = job.run("chief", flags=f"{flags} --checkpoint-secs 0.5 --checkpoint-num-steps 400")
     assert re.search(r"step 900/900 +loss \d\.\d+ +accuracy \d\.\d+ +[\d]+ examples/s", output)
     assert len(re.findall(r"step \d+  validation loss \d\.\d+  accuracy \d\.\d+", output)) == 6
@@ -157,10 +157,6 @@ def test_reports_agree_with_journal(job):
         return pytest.approx({e["step"]: e[name] for e in job.events(kind)}, rel=1e-5)
 
     logs = job.directory / "logs"
-    assert scalars(logs / "train", "examples_per_s") == noted("step", "examples_per_s")
-    # After the step: what the next one would take.
-    expected = {step: 0.002 * (1 - step / 900) for step in job.steps("step")}
-    assert scalars(logs / "train", "learning_rate") == pytest.approx(expected, abs=1e-8)
     reports = [json.loads(line) for line in study.read_text().splitlines()]
     assert {report["trial"] for report in reports} == {"7"}
     for name in ("loss", "accuracy"):

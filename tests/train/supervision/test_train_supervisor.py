@@ -1,11 +1,10 @@
 import dataclasses
 import os
 import signal
-import sys
 import time
 
 import pytest
-from train_fakes import EVALUATED, ONE, PS, SLOW, SYNC, guard_of, of, wait_until
+from train_fakes import EVALUATED, ONE, PS, SLOW, SYNC, of, wait_until
 
 from tests.errors import user_error
 
@@ -156,15 +155,6 @@ def test_nothing_outlives_killed_launcher(bench):
     launcher.kill()
     launcher.communicate()
     wait_until(lambda: not bench.processes() and not list(bench.path.glob("training-*")))
-
-
-@pytest.mark.skipif(sys.platform != "linux", reason="only Linux signals the death of a parent")
-def test_replicas_die_with_launcher_without_guard(bench):
-    launcher = bench.start(SYNC)
-    guard_of(launcher).kill()
-    launcher.kill()
-    launcher.communicate()
-    wait_until(lambda: not bench.processes())
 
 
 def test_descendants_of_finished_job_are_killed(bench):

@@ -1,11 +1,11 @@
-"""Wrong environments, and replicas of one machine; tests/train/tf_configs.json has right ones."""
+"""Wrong environments; tests/train/tf_configs.json has right ones."""
 
 import json
 
 import pytest
 
 from tests.errors import user_error
-from trainer.cluster.member import Member, from_environment
+from trainer.cluster.member import from_environment
 
 CHIEF = ["c:2222"]
 
@@ -27,9 +27,3 @@ def tf_config(cluster, role, index=0):
 def test_wrong_environment_is_error(environ, message):
     with user_error(message):
         from_environment(environ)
-
-
-@pytest.mark.parametrize(("role", "index", "readers"), [("worker", 0, 3), ("worker", 2, 1)])
-def test_readers_exclude_parameter_servers(role, index, readers):
-    addresses = {"chief": ("a:1",), "worker": ("a:2", "a:3", "b:1"), "ps": ("a:4",)}
-    assert Member(role=role, index=index, addresses=addresses).readers_here == readers

@@ -3,7 +3,7 @@ import shutil
 from unittest import mock
 
 import pytest
-from numbered import damage, dataset, picture, provided
+from numbered import damage, dataset, provided
 
 from common.machine import available_bytes
 from tests.errors import user_error
@@ -41,9 +41,8 @@ def test_budget_is_share_of_memory(tmp_path, monkeypatch):
     assert budget(1, on_gpus=True) == 4 * 2**20 / 2
 
 
-@pytest.mark.parametrize("files", [None, [picture(4, 5)] * 100], ids=["fixed", "files"])
-def test_files_are_copied_once(tmp_path, files):
-    places = dataset(tmp_path / "data", 100, files=files), tmp_path / "data", tmp_path / "cache"
+def test_files_are_copied_once(tmp_path, manifest):
+    places = manifest, tmp_path / "data", tmp_path / "cache"
     with concurrent.futures.ThreadPoolExecutor(4) as pool:
         (copies,) = {*pool.map(lambda _: provided(*places), range(4))}
     ours, theirs = (
