@@ -159,14 +159,6 @@ def test_worker_beside_servers_restarts_alone(start):
     assert code == 1 and "worker/1 failed first: exit code 1; " in out
 
 
-def test_replaced_worker_is_not_blamed(start):
-    job = start(PS)
-    job.order("worker-1", 1)
-    assert job.restarted("worker-1") == {"worker-1"}
-    code, out = job.end("chief-0", 2)
-    assert code == 2 and "chief/0 failed first: exit code 2" in out
-
-
 def test_evaluator_never_ends_job(start):
     job = start(EVALUATED, "--max-restarts", "0")
     job.order("evaluator-0", 2)

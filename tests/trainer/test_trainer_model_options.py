@@ -66,18 +66,3 @@ def test_evaluation_knows_options_of_task(images):
 def test_wrong_own_option_is_refused(images, flags, message):
     with user_error(re.escape(message)):
         options(f"{NET} {flags}").builder(images)
-
-
-def test_job_keeps_its_own_options(images):
-    stated, again, other = (
-        options(f"{NET} --act tanh {flags}").facts(images)
-        for flags in ("--width 16", "--width=16", "--width 12")
-    )
-    assert stated == again != other
-
-
-def test_help_lists_own_options(capsys):
-    with pytest.raises(SystemExit):
-        options(f"{NET} --help")
-    shown = " ".join(capsys.readouterr().out.partition("own_options:net with")[2].split())
-    assert "--width 16, --act relu" in shown and "--eps 1e-07" in shown

@@ -2,12 +2,9 @@
 
 import os
 import pty
-from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 from train_fakes import ONE
-
-from components.train.supervision.output import Output
 
 pytestmark = pytest.mark.cluster
 
@@ -31,15 +28,3 @@ def test_unread_output_blocks_no_job(bench, sink):
     assert (bench.path / "logs" / "chief-0.log").read_text().splitlines() == LINES
     if sink != "gone":
         os.close(read)
-
-
-def test_nonblocking_descriptor_loses_nothing():
-    """The output shares its descriptor with programs that may have changed it."""
-    read, write = os.pipe()
-    os.set_blocking(write, False)
-    with ThreadPoolExecutor() as pool, os.fdopen(read, "rb") as file:
-        written = pool.submit(file.read)
-        with Output(write) as output:
-            output.lines("chief/0", ["x" * 999_989] * 3)
-        os.close(write)
-        assert len(written.result()) == 3_000_000
