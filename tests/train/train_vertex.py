@@ -37,11 +37,11 @@ class Training:
         self.vertex, self._ran_s = vertex, 0
         vertex.route("GET", "{parent}/customJobs/{id}", self._get)
 
-    def __call__(self, *argv, data_dir="gs://demo/d"):
+    def __call__(self, *argv):
         cluster = self.files / "cluster.yaml"
         cluster.write_text(CLUSTER)
         words = f"--cluster {cluster} --image {IMAGE} --project {self.vertex.project}"
-        flags = f"--data-dir {data_dir} --job-dir gs://demo/job --train-steps 9"
+        flags = "--data-dir gs://demo/d --job-dir gs://demo/job --train-steps 9"
         return main([*words.split(), "--backend", "vertex", *argv, "--", *flags.split()])
 
     def jobs(self):

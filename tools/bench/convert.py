@@ -6,7 +6,6 @@ Images are CIFAR-10's; rows are the taxi trips, twenty times. Both must be at ha
 
 import contextlib
 import functools
-import importlib
 import io
 import os
 import shutil
@@ -71,7 +70,6 @@ def rows(reader, times):
 
     The loop takes fewer rows. The conversion is timed without its start too.
     """
-    importlib.import_module(reader)
     root = data.scratch()
     header, *lines = data.TAXI.read_text().splitlines(keepends=True)
     trips, count = root / "trips.csv", times * len(lines)

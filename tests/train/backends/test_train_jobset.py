@@ -1,8 +1,7 @@
 """Tests of JobSets as they are planned, without a cluster; tests/kubernetes runs them."""
 
+import pytest
 import yaml
-from hypothesis import given
-from hypothesis import strategies as st
 
 from components.train.backends.backend import Job
 from components.train.backends.jobset import jobset_name, plan_jobset
@@ -36,23 +35,11 @@ def environment(container, index):
     return variables
 
 
-@st.composite
-def clusters(draw):
-    replicas = st.integers(1, 1000)
-    strategy = draw(st.sampled_from(["one_device", "multi_worker_mirrored", "parameter_server"]))
-    pools = {"chief": {}, "evaluator": {}} if draw(st.booleans()) else {"chief": {}}
-    if strategy != "one_device":
-        pools["worker"] = {"replicas": draw(replicas), "machine": "n1-standard-8"}
-    if strategy == "parameter_server":
-        pools["ps"] = {"replicas": draw(replicas)}
-    scheduling = {"max_restarts": draw(st.integers(0, 1000))}
-    return Cluster.read({"strategy": strategy, "scheduling": scheduling, **pools})
-
-
-@given(clusters(), st.text(), st.lists(st.text(), min_size=1))
-def test_replica_finds_itself_in_cluster(cluster, job_dir, command):
+@pytest.mark.parametrize("path", CLUSTERS, ids=lambda path: path.stem)
+def test_replica_finds_itself_in_cluster(path):
     """Every replica reads its role, index and addresses, and runs the command as it was typed."""
-    jobset = planned(cluster, tuple(command), job_dir)
+    cluster, command = load_cluster(path), ["$(HOME)", "$$(LEVEL) $", "'a b' \n\"", ""]
+    jobset = planned(cluster, tuple(command), "gs://b/ä b/$(HOME)" * 99)
     members = []
     for role, spec, container in containers(jobset):
         for index in {0, spec["completions"] - 1}:

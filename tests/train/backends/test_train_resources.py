@@ -1,9 +1,7 @@
 import pytest
-from train_fakes import EVALUATED, PS, SYNC, planned
+from train_fakes import EVALUATED, PS, SYNC
 
-from components.train.backends.backend import Job
 from components.train.backends.host_agent import usable_gpus
-from components.train.backends.program import Program
 from components.train.backends.resources import Machine, divide
 from components.train.cluster.cluster_file import Accelerator, Pool
 from tests.errors import user_error
@@ -46,14 +44,6 @@ def test_too_few_gpus_are_refused(gpus):
     *others, last = WITH_GPUS.members
     with user_error(f"asks for 2 GPUs on b, which has {len(gpus)}"):
         divide(WITH_GPUS, [machine(others, "0123"), machine([last], gpus)])
-
-
-def test_own_program_is_limited_by_variables(tmp_path):
-    program = Program(command=("true",), job_dir="job")
-    plan = planned(Job(cluster=WITH_GPUS, program=program), tmp_path)
-    names = ("TF_NUM_INTRAOP_THREADS", "OMP_NUM_THREADS", "TF_NUM_INTEROP_THREADS")
-    assert [plan.replicas[0].env[name] for name in names] == ["1", "1", "4"]
-    assert "no GPUs here, but the cluster file asks for some: cores compute instead" in plan.notes
 
 
 @pytest.mark.parametrize(

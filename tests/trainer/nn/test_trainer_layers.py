@@ -3,7 +3,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from trainer.nn.layers import BatchNormalization, Embedding
+from trainer.nn.layers import BatchNormalization
 
 
 def train_and_infer(layer, x):
@@ -31,13 +31,3 @@ def test_batch_norm_agrees_with_keras(shape, dtype):
         # Relative to the largest: a single value may be the difference of two large numbers.
         atol = (1e-5 if dtype == "float32" else 0.03) * np.abs(expected).max()
         np.testing.assert_allclose(actual, expected, rtol=0, atol=atol)
-
-
-def test_embedding_gradient_has_gathered_rows():
-    layer = Embedding(40, 3, initializer=keras.initializers.RandomNormal(), dtype="mixed_bfloat16")
-    numbers = np.array([[3, 11], [12, 3]], np.int32)
-    with tf.GradientTape() as tape:
-        rows = layer(numbers)
-    gradient = tape.gradient(rows, layer.table.value)
-    np.testing.assert_array_equal(rows, tf.cast(layer.table.numpy()[numbers], tf.bfloat16))
-    assert gradient.dtype == tf.float32 and [*gradient.indices] == [3, 11, 12, 3]

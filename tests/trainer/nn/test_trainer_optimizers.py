@@ -2,6 +2,7 @@ import keras
 import numpy as np
 import tensorflow as tf
 
+from trainer.nn.layers import Embedding
 from trainer.nn.optimizers import SGD, Adam, AdamW
 
 START = np.random.default_rng(1).normal(size=(6, 3)).astype(np.float32)
@@ -13,11 +14,13 @@ def learn(optimizer, batches, dense=False):
     Keras squares each gradient of a row that occurs twice, and not their sum, unless they are
     `dense`.
     """
-    table, tables = keras.Variable(START), []
+    layer, tables = Embedding(*START.shape, initializer=keras.initializers.Constant(START)), []
+    layer.build(None)
+    table = layer.table
     optimizer.build([table])
     for batch in batches:
         with tf.GradientTape() as tape:
-            rows = tf.gather(table.value, batch)
+            rows = layer(np.array(batch))
             loss = tf.reduce_sum(tf.sin(rows) * tf.range(1.0, 1 + len(batch))[:, tf.newaxis])
         gradient = tape.gradient(loss, table.value)
         optimizer.apply([tf.convert_to_tensor(gradient) if dense else gradient], [table])

@@ -10,15 +10,6 @@ from trainer.nn import weights
 L = keras.layers
 
 
-def layered(names):
-    return keras.Sequential([keras.Input((3,)), *(L.Dense(3, name=name) for name in names)])
-
-
-def test_values_of_another_model_are_refused():
-    with pytest.raises(ValueError, match="b/"):
-        weights.put(weights.named(layered(["a"])), layered(["b"]))
-
-
 @given(names=st.permutations("abcd"))
 @pytest.mark.long
 def test_digest_follows_order_of_weights(names):
