@@ -1,9 +1,13 @@
 """Other machines, the same again, or enough: what follows each attempt."""
 
+import itertools
+
 import pytest
 from google.cloud import aiplatform_v1 as v1
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
-from components.train.backends.attempts import Attempt, Bounds, next_attempt
+from components.train.backends.attempts import Again, Attempt, Bounds, next_attempt
 from components.train.backends.vertex_client import Ending, ending
 from components.train.cluster.cluster_file import Cluster
 
@@ -87,14 +91,37 @@ def test_next_command_begins_anew(past, num_earlier):
     assert (order.choice, order.timeout_s) == (0, 9 * 3600)
 
 
-@pytest.mark.parametrize(
-    ("past", "choice"),
-    [
-        ("0 stockout 0", 1),
-        ("1 lost 9", 1),
-        ("1 stockout 9", 0),
-        ("1 lost 9, 1 stockout 0, 2 stockout 0", 0),
-    ],
-)
-def test_stockout_changes_choice_of_machines(past, choice):
-    assert order_after(past).choice == choice
+def has_new_steps(attempt):
+    return attempt.step_after > attempt.step_before
+
+
+@settings(max_examples=100)
+@given(st.data())
+def test_attempts_end_within_every_bound(data):
+    """Attempts of several commands end, and together stay within every bound, whatever happens."""
+    replicas, choices, most = (data.draw(st.integers(low, 4)) for low in (2, 1, 0))
+    hours, timeout_s = (data.draw(st.floats(0.1, 20)) for _ in range(2))
+    job = cluster(choices, replicas, most)
+    bounds = Bounds(cluster=job, machine_hours=hours, timeout_s=timeout_s * 3600)
+    past: list[Attempt] = []
+    begun = 0  # Attempts of earlier commands.
+    step = -1
+    while isinstance(order := next_attempt(past, bounds, begun), Again):
+        how = data.draw(st.sampled_from([Ending.STOCKOUT, Ending.LOST, Ending.FAILED]))
+        seconds, new_steps = data.draw(st.floats(0, order.timeout_s)), data.draw(st.integers(0, 2))
+        past.append(attempt(order.choice, how, step, new_steps, replicas=replicas, seconds=seconds))
+        step += new_steps
+        if new_steps and data.draw(st.booleans()):
+            begun = len(past)
+        assert len(past) <= (2 * most + 2) * (choices + 1)
+    charged = [each for each in past if has_new_steps(each) or each.ending is not Ending.STOCKOUT]
+    errors = [each for each in charged if each.ending is Ending.FAILED]
+    counts = (len(errors), len(charged) - len(errors))
+    assert max(counts) <= most + 1
+    assert max(counts) == most + 1 or "restart" not in order.why
+    assert sum(each.seconds for each in past) * replicas <= hours * 3600 + 1e-3
+    assert sum(each.seconds for each in past) <= timeout_s * 3600 + 1e-3
+    for one, two in itertools.pairwise(past[begun:]):
+        assert has_new_steps(one) or one.ending is not Ending.FAILED
+        after_stockout = 0 if has_new_steps(one) else (one.choice + 1) % choices
+        assert two.choice == (after_stockout if one.ending is Ending.STOCKOUT else one.choice)

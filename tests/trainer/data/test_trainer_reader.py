@@ -1,6 +1,8 @@
 import functools
 
+import psutil
 import pytest
+import tensorflow as tf
 from numbered import dataset, provided, reader_of
 
 from tests.errors import user_error
@@ -22,3 +24,20 @@ def test_exchanged_files_are_error(tmp_path, cache):
     for directory in (lambda: place, provide):
         with user_error(r"train-0000[02]\S+ is not the file that the manifest"):
             reader_of(manifest, directory(), "mapped", 9)
+
+
+@pytest.mark.cluster
+def test_mapped_split_takes_little_memory(tmp_path):
+    manifest = dataset(tmp_path / "data", 60_000, size=(64, 48), classes=10)
+    size = sum(shard.bytes for shard in manifest.split("train").shards)
+    taken = {}
+    for mode in ("mapped", "resident"):
+        before = psutil.Process().memory_info()
+        reader = reader_of(manifest, tmp_path / "data", mode, 1000)
+        loaded = reader.load()
+        for step in range(60):
+            reader.batch(loaded, tf.constant(step, tf.int64), 0, 1000)
+        after = psutil.Process().memory_info()
+        # What no file stands behind.
+        taken[mode] = after.rss - after.shared - before.rss + before.shared
+    assert taken["mapped"] < size / 2 < taken["resident"], (taken, size)
