@@ -9,8 +9,6 @@ import numpy as np
 import pytest
 
 from common import provenance
-from components.convert.convert import convert
-from components.convert.options import Options
 from components.evaluate import report
 from components.evaluate.__main__ import main
 from trainer.job.done import Done
@@ -28,6 +26,8 @@ def test_figures_equal_hand_computation(scored, make_model, evaluate):
     confusion = np.zeros((10, 10), int)
     np.add.at(confusion, (scored.labels, (scored.labels + (np.arange(count) < 30)) % 10), 1)
     assert evaluation["figures"]["confusion"] == confusion.tolist()
+    accuracies = [part["metrics"]["accuracy"] for part in evaluation["parts"]["class"]]
+    assert accuracies == sorted(accuracies) and len({*accuracies}) > 1
     splits = scored.manifest.splits
     train, test = (np.array(splits[name].class_histogram) for name in ("train", "test"))
     # The majority class of training is another one than of test.
@@ -65,35 +65,6 @@ def test_unusable_champion_is_incomparable(
     assert "champion (version" not in report.summary(evaluation)
 
 
-def test_user_module_needed_for_own_task(scored, make_model, evaluate, tmp_path, refused):
-    model, module = shutil.copytree(make_model(), tmp_path / "model"), "not_on_the_path:it"
-    provenance.write(scored.manifest, module, str(model))
-    assert evaluate(model, scored.path)["metrics"]["examples"] > 0
-    provenance.write(scored.manifest, module, str(model), task=module)
-    flags = ["--model-dir", model, "--data-dir", scored.path, "--output", tmp_path / "x"]
-    assert "not_on_the_path" in refused(main, *flags)
-
-
-def test_page_escapes_names(scored, make_model, evaluate):
-    evaluation = evaluate(make_model(wrong=30), scored.path)
-    names = ["<script>alert(1)</script>", *"123456789"]
-    page = report.page({**evaluation, "dataset": "<script>alert(2)", "class_names": names})
-    assert "<script>alert" not in page and "Decision: promote<" in page
-
-
-@pytest.fixture
-def line(refused, scored, tmp_path):
-    """Evaluates a model, which fails; returns the line."""
-
-    def run(model, *flags, data=scored.path):
-        output = tmp_path / "output"
-        error = refused(main, "--model-dir", model, "--data-dir", data, "--output", output, *flags)
-        assert not output.exists()
-        return error
-
-    return run
-
-
 @pytest.mark.parametrize(
     ("other", "message"),
     [
@@ -112,29 +83,11 @@ def line(refused, scored, tmp_path):
         ),
     ],
 )
-def test_model_for_other_data_refused(line, make_model, other, message):
-    model = make_model(**other)
-    error = line(model)
-    assert error.startswith(f"error: {model}") and message in error
-
-
-def test_empty_split_is_error(line, make_model, tmp_path):
-    convert(Options(output=f"{tmp_path}/data", shards=1, validation_fraction=0.0))
-    error = line(make_model(), "--split", "validation", data=tmp_path / "data")
-    assert "has no examples in split 'validation' (splits with examples: test, train)" in error
-
-
-def test_unusable_files_are_errors(line, make_model, scored, tmp_path):
-    assert "no manifest.json" in line(make_model(), data=tmp_path)
-    model = shutil.copytree(make_model(), tmp_path / "model")
-    (model / "saved_model.pb").write_bytes(b"not a model")
-    assert f"{model}: the model cannot be read (" in line(model)
-    data = shutil.copytree(scored.path, tmp_path / "data")
-    shard = next(data.glob("test-*.tfrecord"))
-    content = bytearray(shard.read_bytes())
-    content[100] ^= 1
-    shard.write_bytes(content)
-    assert f"{shard} is not the file that the manifest lists" in line(make_model(), data=data)
+def test_model_for_other_data_refused(make_model, scored, tmp_path, refused, other, message):
+    model, output = make_model(**other), tmp_path / "output"
+    line = refused(main, "--model-dir", model, "--data-dir", scored.path, "--output", output)
+    assert line.startswith(f"error: {model}") and message in line
+    assert not output.exists()
 
 
 class Undefined(Classification):

@@ -9,13 +9,9 @@ from hypothesis import strategies as st
 
 from common.documents import plain
 from components.evaluate.categories import Categories
-from components.evaluate.eval_set import EvalSet
 from components.evaluate.figures import figures
 from components.evaluate.plots import learning_curves
 from components.evaluate.report import section
-from components.evaluate.score import Answers
-from components.evaluate.slices import slices
-from trainer.tasks.of_dataset import Regression
 
 
 @st.composite
@@ -66,24 +62,6 @@ def test_calibration_is_of_near_predictions():
         assert len(predicted) == 20 and (np.diff(predicted) >= 0).all()
         means = answers[:, i].mean(), labels[:, i].mean()
         assert (predicted.mean(), true.mean()) == pytest.approx(means)
-
-
-@given(st.integers(1, 40), st.integers(0, 2**32))
-def test_slices_have_metrics_of_their_records(count, seed):
-    """Every record is in one slice, whose metrics are those of its records; the worst is first."""
-    task, random = Regression(("tip",), (1.0,)), np.random.default_rng(seed)
-    answers, labels = random.normal(size=(count, 1)), random.normal(size=count)
-    records = EvalSet(manifest=None, data_dir="", split="test", task=task)
-    answered = Answers(records=records, positions=np.arange(count), answers=answers, labels=labels)
-    words = np.array([b"Bonn", b"K\xc3\xb6ln"] * count, object)[:count]
-    parts = slices(answered, words)
-    assert sum(part["records"] for part in parts) == count
-    errors = []
-    for part in parts:
-        chosen = words == part["value"].encode()
-        assert part["metrics"] == task.measure(answers[chosen], labels[chosen])
-        errors.append(-part["metrics"]["rmse"])
-    assert errors == sorted(errors)
 
 
 def test_categories_of_numbers_and_texts():
