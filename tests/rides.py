@@ -54,11 +54,11 @@ def typed_rows(count):
     ]
 
 
-def write_csv(path, rows, delimiter=","):
+def write_csv(path, rows):
     """Writes rows, packed if the path ends in .gz; what is missing is an empty cell."""
     open_file = gzip.open if path.suffix == ".gz" else open
     with open_file(path, "wt", newline="", encoding="utf-8") as file:
-        writer = csv.DictWriter(file, rows[0], delimiter=delimiter)
+        writer = csv.DictWriter(file, rows[0])
         writer.writeheader()
         writer.writerows(rows)
 

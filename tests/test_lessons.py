@@ -184,14 +184,3 @@ def test_notebook_runs(shell):
     script = "\n".join(["cat > cells.py << 'END'", *cells, "END", ".venv/bin/python cells.py"])
     printed = "".join(shell(script))
     assert "done after" in printed and "Traceback" not in printed
-
-
-def test_figures_of_any_length_are_alike():
-    assert_printed("a 1,724 examples/s | 12 |", ["a 963 examples/s | 1234 |\n"])
-
-
-def test_unexpected_line_is_noticed():
-    assert_printed("a 1.5\n...\nc", ["0\n", "a 2.5\n", "b\n", "c\n"])
-    for expected in ("a\nc", "c\na", "d"):
-        with pytest.raises(AssertionError):
-            assert_printed(expected, ["a\n", "b\n", "c\n"])

@@ -77,20 +77,3 @@ def make(
     files = write(directory, table, schema)
     convert_quietly(Options(**files, output=str(data), shards=3, **options))
     return data
-
-
-def of_my_own(manifest):
-    """Returns a model that takes every input."""
-    import keras
-
-    model = constant(manifest)
-    return keras.Model(model.inputs, keras.layers.Dense(2)(model.output))
-
-
-def constant(manifest):
-    """Returns a model that has no weights."""
-    import keras
-
-    inputs = {f.name: keras.Input((), dtype=f.dtype, name=f.name) for f in manifest.inputs}
-    miles = keras.ops.expand_dims(inputs["miles"], 1)
-    return keras.Model(inputs, keras.ops.concatenate([miles, -miles], axis=1))

@@ -1,21 +1,5 @@
-import subprocess
-import threading
-
 from common import lifeline
 from tests.errors import user_error
-
-
-def test_death_is_noticed_once():
-    process, calls, noticed = subprocess.Popen(["sleep", "60"]), [], threading.Event()
-    lifeline.watch(process.pid, lambda: (calls.append(1), noticed.set()))
-    assert not noticed.wait(0.1)
-    process.kill()
-    process.wait()
-    assert noticed.wait(2)
-    gone = threading.Event()
-    lifeline.watch(process.pid, gone.set)
-    assert gone.wait(2)
-    assert calls == [1]
 
 
 def test_owner_pid_from_environment():

@@ -47,11 +47,3 @@ def test_edited_manifest_is_refused(table, tmp_path, change, message):
 def test_unfinished_conversion_is_refused(tmp_path):
     with user_error(r"no manifest.json.*components.convert"):
         Manifest.load(tmp_path)
-
-
-def test_missing_part_is_named(digits):
-    manifest = Manifest.load(digits)
-    with user_error(r"no feature 'pixel'.*image, label"):
-        manifest.feature("pixel")
-    with user_error(r"split 'tset'.*test, train, validation"):
-        manifest.split("tset")

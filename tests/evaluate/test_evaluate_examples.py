@@ -1,17 +1,13 @@
 import base64
-import json
 from types import SimpleNamespace
 
-import numpy as np
 import pytest
 import tensorflow as tf
-from saved_models import export_untrained
 
 from common.manifest import Feature
 from common.provenance import IMAGE_BYTES, RAW
 from components.evaluate.examples import BYTES, RECORDS, sample
 from components.predict.model import Model
-from tests.rides import convert_quietly, source, typed_rows
 
 
 class MadeUp(Model):
@@ -40,18 +36,6 @@ def test_images_bounded_in_bytes(side, count):
     files = [base64.b64decode(row["b64"]) for row in answered["instances"]]
     assert len({*files}) == count and tf.io.decode_png(files[0]).shape == (side, side, 1)
     assert answered["answers"] == [len(file) for file in files]
-
-
-@pytest.mark.long
-def test_columns_of_every_type(tmp_path):
-    """A model takes what is made up for its columns; of the first row, nothing with a default."""
-    manifest = convert_quietly(source(tmp_path, typed_rows(60)))
-    model = Model(export_untrained(manifest, tmp_path / "model"))
-    answered = sample(model, manifest, "probabilities", None)
-    first, *others = answered["instances"]
-    assert {*first.values()} == {None} and None not in [v for row in others for v in row.values()]
-    assert len(np.unique(answered["answers"], axis=0)) == RECORDS
-    assert json.loads(json.dumps(answered, allow_nan=False)) == answered
 
 
 def test_model_refuses_records():

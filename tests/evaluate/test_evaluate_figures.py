@@ -4,8 +4,6 @@ import json
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from common.documents import plain
 from components.evaluate.categories import Categories
@@ -14,34 +12,21 @@ from components.evaluate.plots import learning_curves
 from components.evaluate.report import section
 
 
-@st.composite
-def classified(draw):
-    """Draws the likelihoods of class 1, which often are equal, and labels."""
-    count = draw(st.integers(1, 300))
-    random = np.random.default_rng(draw(st.integers(0, 2**32)))
-    scores = random.integers(1, draw(st.integers(2, 300)), count) / 300
-    return scores.astype(np.float32), random.integers(0, 2, count)
+def test_two_classes_have_curves():
+    """A point is what its threshold makes; there are at most 101."""
 
+    def curves(scores, labels):
+        answers = np.stack([1 - scores, scores], axis=1)
+        return plain(figures("classification", ["no", "yes"], answers, labels))
 
-@given(classified())
-def test_two_classes_have_curves(data):
-    """Every point of a curve is what its threshold makes, and there are at most 101 points."""
-    scores, labels = data
-    positive, answers = labels == 1, np.stack([1 - scores, scores], axis=1)
-    values = plain(figures("classification", ["no", "yes"], answers, labels))
-    if positive.all() or not positive.any():
-        assert "roc" not in values
-        return
-    roc, curve = values["roc"], values["precision_recall"]["points"]
-    for miss, hit, threshold in roc[1:]:
-        predicted = scores >= threshold
-        assert miss == pytest.approx(predicted[~positive].mean())
-        assert hit == pytest.approx(predicted[positive].mean())
-    for recall, precision, threshold in curve:
-        predicted = scores >= threshold
-        assert recall == pytest.approx(predicted[positive].mean())
-        assert precision == pytest.approx(positive[predicted].mean())
-    assert (roc[0], roc[-1][:2], curve[-1][0]) == ([0, 0, 1], [1, 1], 1) and len(roc) <= 101
+    scores = np.array([0.1, 0.4, 0.3, 0.8])
+    values = curves(scores, np.array([0, 0, 1, 1]))
+    assert values["roc"] == [[0, 0, 1], [0, 0.5, 0.8], [0.5, 0.5, 0.4], [0.5, 1, 0.3], [1, 1, 0.1]]
+    points = [[0.5, 1, 0.8], [0.5, 0.5, 0.4], [1, 2 / 3, 0.3], [1, 0.5, 0.1]]
+    assert values["precision_recall"]["points"] == points
+    roc = curves(np.linspace(0, 1, 300), np.arange(300) % 2)["roc"]
+    assert (len(roc), roc[0], roc[-1]) == (101, [0, 0, 1], [1, 1, 0])
+    assert "roc" not in curves(scores, np.ones(4, int))
 
 
 def test_figures_by_class_and_target():
@@ -50,18 +35,11 @@ def test_figures_by_class_and_target():
     rain, never = figures("multi_label", ["rain", "never"], answers, labels * [1, 0])["classes"]
     assert rain == {"name": "rain", "records": 2, "precision": 0.5, "recall": 0.5, "f1": 0.5}
     assert plain(never["recall"]) is None
-    (errors,) = figures("regression", ["tip"], answers[:, :1], np.zeros(3))["residuals"]
-    assert errors["mean"] == pytest.approx(1.6 / 3) and errors["quantiles"]["0.5"] == 0.6
-
-
-def test_calibration_is_of_near_predictions():
-    random = np.random.default_rng(0)
-    answers, labels = random.integers(0, 30, (100, 2)).astype("f4"), random.normal(size=(100, 2))
-    for i, target in enumerate(figures("regression", ["a", "b"], answers, labels)["calibration"]):
-        predicted, true = np.transpose(target["points"])
-        assert len(predicted) == 20 and (np.diff(predicted) >= 0).all()
-        means = answers[:, i].mean(), labels[:, i].mean()
-        assert (predicted.mean(), true.mean()) == pytest.approx(means)
+    numbers = np.arange(10.0)[::-1, np.newaxis]
+    of_target = figures("regression", ["tip"], numbers, 3 * numbers)
+    (errors,), (calibration,) = of_target["residuals"], of_target["calibration"]
+    assert errors["mean"] == errors["quantiles"]["0.5"] == -9
+    assert calibration["points"] == [[2, 6], [7, 21]]  # Groups of five near predictions.
 
 
 def test_categories_of_numbers_and_texts():

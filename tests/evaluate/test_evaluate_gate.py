@@ -120,18 +120,13 @@ def test_verdict_follows_from_comparisons(passed, verdict, why):
 TWO, FOUR = Classification(("no", "yes")), Classification(tuple("abcd"))
 LABELS = MultiLabel(("a", "b"))
 NUMBER = Regression(("fare",), (1.0,))
+NUMBERS = Regression(("fare", "tip"), (1.0, 2.0))
 
 
-TASKS = [TWO, FOUR, LABELS, Regression(("fare", "tip"), (1.0, 2.0))]
-
-
-def answered(task, n, seed):
+def answered(n, seed):
     """Returns random answers of two models to records, many of them equal, and the labels."""
     draw = np.random.default_rng(seed)
-    answers = draw.integers(1, 9, size=(2, n, task.outputs)) / 9
-    if "class_name" in task.answers:
-        return *(answers / answers.sum(axis=2, keepdims=True)), draw.integers(task.outputs, size=n)
-    return *answers, draw.integers(2, size=(n, task.outputs))
+    return *draw.integers(1, 9, (2, n, 2)) / 9, draw.integers(2, size=(n, 2))
 
 
 def compared(ours, theirs, labels=None, *, task=FOUR, **options):
@@ -152,16 +147,6 @@ def hits(count):
     return right(np.arange(400) < count)
 
 
-@given(st.integers(1, 60), st.integers(0, 60))
-def test_accuracy_p_is_binomial_tail(won, lost):
-    """The p-value is the probability of at least so many heads in tosses of a coin."""
-    n = won + lost
-    tosses = np.arange(n + 9)
-    p = compared(right(tosses < won), right((tosses >= won) & (tosses < n))).p
-    tail = sum(math.comb(n, heads) for heads in range(won, n + 1))
-    assert p == pytest.approx(tail / 2**n if won > lost else 1.0)
-
-
 def test_permutation_p_counts_swaps():
     """All swaps of few records count; of many, a quarter moves all or none of three answers."""
     theirs = 0.1 * np.arange(1, 9).reshape(8, 1)
@@ -174,10 +159,10 @@ def test_permutation_p_counts_swaps():
     assert p == 1 / 1000
 
 
-@given(st.sampled_from(TASKS), st.integers(2, 40), st.integers(0, 2**32))
+@given(st.sampled_from([LABELS, NUMBERS]), st.integers(2, 40), st.integers(0, 2**32))
 def test_record_order_irrelevant(task, n, seed):
     """Another order of the records changes neither the p-value nor the verdict."""
-    arrays = answered(task, n, seed)
+    arrays = answered(n, seed)
     order = np.random.default_rng(seed + 1).permutation(n)
     one = compared(*arrays, task=task, swaps=19)
     other = compared(*(array[order] for array in arrays), task=task, swaps=19)
@@ -199,11 +184,10 @@ def test_lead_exceeds_chance_and_margin(ours, theirs, options, end):
     assert comparison.words.endswith(end)
 
 
-@pytest.mark.parametrize("confidence", [0.5, None])
 @pytest.mark.parametrize(("ours", "theirs"), [(1, 1), (1, math.nan), (math.nan, 1)])
-def test_equal_or_nan_never_wins(ours, theirs, confidence):
+def test_equal_or_nan_never_wins(ours, theirs):
     pair = (np.full((40, 1), value) for value in (ours, theirs))
-    comparison = compared(*pair, np.zeros(40), task=NUMBER, confidence=confidence)
+    comparison = compared(*pair, np.zeros(40), task=NUMBER, confidence=None)
     assert not comparison.passed and comparison.p == 1.0
 
 

@@ -1,6 +1,5 @@
 """Predictions for files, by models that were made up and exported."""
 
-import functools
 import json
 import re
 
@@ -51,7 +50,6 @@ def predict(model, source, output, *flags):
     [
         ("r.csv", write_csv),
         ("r.csv.gz", write_csv),
-        ("semicolons.csv", functools.partial(write_csv, delimiter=";")),
         ("r.jsonl", write_jsonl),
         ("r.parquet", write_parquet),
     ],
@@ -127,8 +125,6 @@ def test_predict_refusal(rides, tmp_path, refused, monkeypatch, header, stops, f
     ("name", "content", "message"),
     [
         ("r.csv", "Fare (USD),began,company,paid,stops\n1,2\n", "CSV Error on Line: 2 .* Found: 2"),
-        ("r.csv", 'id,stops\n1,2"3\n', "line 2: a quote in a value that does not start with one"),
-        ("r.jsonl", '{"id": 1}\n{oops\n', ".*Malformed JSON .* in line"),
         ("r.parquet", "PAR1", ".* too small to be a Parquet file"),
     ],
 )
@@ -151,11 +147,8 @@ def test_predict_images(tmp_path, capsys):
     assert wrong["fault"].startswith("Unknown image file format")
 
 
-def test_predict_model_for_other_rows(rides, scored, make_model, tmp_path, refused):
+def test_predict_model_for_other_rows(rides, make_model, tmp_path, refused):
     write_csv(tmp_path / "r.csv", rides[0])
     flags = ["--source", tmp_path / "r.csv", "--output", tmp_path / "p.csv"]
     line = refused(main, "--model-dir", make_model(), *flags)
     assert "does not take csv; its signatures are " in line
-    predictions = predict(make_model(), scored.path, tmp_path / "p.csv")
-    right = sum(row["label"] == int(row["class_name"]) for row in predictions)
-    assert right == len(scored.labels)

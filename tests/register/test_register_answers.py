@@ -1,9 +1,7 @@
 """Each test starts servers."""
 
-import numpy as np
 import pytest
-import tensorflow as tf
-from saved_models import export_untrained, save_model
+from saved_models import export_untrained
 
 from components.evaluate.evaluate import evaluate
 from components.evaluate.options import Options
@@ -64,16 +62,3 @@ def test_slow_version_refused(table, judged, registry, tmp_path):
     with user_error(r"a row in \d\S* ms, and the gate allows 0.001 ms"):
         promoted(model, evaluation, registry)
     assert registry.aliases("m") == {}
-
-
-def test_model_needing_own_code_refused(table, judged, registry, tmp_path):
-    def positive(miles):
-        return np.stack([miles * 0, miles * 0 + 1], axis=1)
-
-    def probabilities(miles, **_):
-        return tf.ensure_shape(tf.numpy_function(positive, [miles], tf.float32), [None, 2])
-
-    model = save_model(f"{tmp_path}/model", table.inputs, table.class_names, probabilities)
-    # Here it works: the function is still known to this process.
-    with user_error(r"not answer as when it was judged: it gives .*pyfunc_"):
-        promoted(model, judged(model), registry)

@@ -1,26 +1,23 @@
-from hypothesis import given
-from hypothesis import strategies as st
+import math
+
+import pytest
 
 from components.register.answers import compare
 from tests.errors import user_error
 
 ANSWERED = {"instances": [[1], [2]], "output": "p", "answers": [[0.25], [0.5]]}
-RIGHT = {"predictions": [{"p": [0.25]}, {"p": [0.5]}]}
-VALUES = st.recursive(
-    st.none() | st.booleans() | st.integers() | st.just(10**400) | st.text(max_size=3),
-    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.sampled_from("pq"), inner),
-    max_leaves=6,
+
+
+@pytest.mark.parametrize(
+    "response",
+    [
+        {"predictions": [[0.25]]},
+        {"predictions": [[0.25], [math.nan]]},
+        {"predictions": [[0.25], [10**400]]},
+        {"predictions": [{"q": [0.25]}, {"p": [0.5]}]},
+        {"error": "no"},
+    ],
 )
-
-
-def test_recorded_answers_are_right():
-    compare("m", lambda rows: RIGHT, ANSWERED)
-    compare("m", lambda rows: {"predictions": ANSWERED["answers"]}, ANSWERED)
-
-
-@given(VALUES)
-def test_any_other_answer_is_user_error(value):
-    """A server's answer that is not the recorded one, whatever it is, is an error of one line."""
-    for response in ({"predictions": value}, {"predictions": [{"p": value}] * 2}, {"q": value}):
-        with user_error(r"^m: its server does"):
-            compare("m", lambda rows, response=response: response, ANSWERED)
+def test_other_answers_are_user_error(response):
+    with user_error(r"^m: its server does"):
+        compare("m", lambda rows: response, ANSWERED)

@@ -2,10 +2,8 @@ import json
 import pathlib
 
 import pytest
-from kfp import dsl
 
 from components.evaluate.gate import BASELINE, Comparison, decide
-from components.register import component
 from components.register.__main__ import main
 from components.register.register import register
 from tests.errors import user_error
@@ -24,10 +22,12 @@ def test_version_keeps_its_evaluation(evaluated, place, monkeypatch):
     directory, evaluation = evaluated()
     monkeypatch.setenv("CODE_VERSION", "abc123")
     about = {"evaluation": evaluation, "registry": place, "name": "m"}
+    about |= {"cluster": '{"chief": {}}', "image": "r/i@sha256:7"}
     facts = read(place, register(model_dir=f"{directory}/model", **about))
     del evaluation["champion"]
     assert {key: facts[key] for key in evaluation} == evaluation
     assert (facts["name"], facts["code_version"], facts["steps"]) == ("m", "abc123", 30)
+    assert (facts["cluster"], facts["image"]) == ({"chief": {}}, "r/i@sha256:7")
 
 
 def test_evaluation_of_other_model_refused(evaluated, place, refused):
@@ -47,21 +47,6 @@ def test_evaluation_of_other_model_refused(evaluated, place, refused):
     message = "cannot be used (KeyError: 'decision'); make it with components.evaluate"
     assert message in add(first, first / "model")
     assert not pathlib.Path(place).exists()
-
-
-def test_steps_register_and_promote(evaluated, place):
-    directory, _ = evaluated()
-    evaluation = dsl.Artifact(name="evaluation", uri=f"{directory}/evaluation.json")
-    about = {"registry": place, "name": "m", "run_id": "r1", "evaluation": evaluation}
-    arguments = {**about, "cluster": '{"chief": {}}', "image": "r/i@sha256:7"}
-    for _ in range(2):  # The step may be tried again.
-        assert component.register(f"{directory}/", **arguments) == "1"
-    facts = read(place, "1")
-    assert (facts["cluster"], facts["image"]) == ({"chief": {}}, "r/i@sha256:7")
-    for words in ("version 1 is the champion now", "version 1 is the champion already"):
-        assert component.promote(**about) == words
-    with user_error("this run has registered no version of model 'm'"):
-        component.promote(**{**about, "run_id": "r3"})
 
 
 def test_rejected_model_gets_no_version(evaluated, place):

@@ -15,7 +15,6 @@ import requests
 from saved_models import export_untrained
 
 from components.register.register import open_registry
-from tests.pictures import convert_pictures
 from tests.rides import convert_quietly, source, typed_rows
 from tests.servers import start_server
 
@@ -49,31 +48,27 @@ class Server:
         return response.json()
 
 
-@contextlib.contextmanager
-def _serving(folder, name, flags, **environment):
-    descriptor, log = tempfile.mkstemp(dir=folder)
-    with open(descriptor, "w") as output:
-        arguments = ["components.serve", "--name", name, *flags]
-        process, url = start_server(arguments, "/v2/health/ready", output, **environment)
-    log = pathlib.Path(log)
-    assert process.poll() is None, log.read_text()
-    try:
-        yield Server(process=process, url=url, name=name.partition("@")[0], log=log)
-    finally:
-        process.send_signal(signal.SIGTERM)
-        process.wait(timeout=30)
-    assert "Traceback" not in log.read_text(), log.read_text()
-
-
 @pytest.fixture(scope="session")
-def serving(
-    tmp_path_factory,
-):
+def serving(tmp_path_factory):
     """Returns what starts a server: name of the model, flags, and environment variables."""
     folder = tmp_path_factory.mktemp("logs")
-    return lambda name, *flags, **environment: _serving(
-        folder, name, [*map(str, flags)], **environment
-    )
+
+    @contextlib.contextmanager
+    def start(name, *flags, **environment):
+        descriptor, log = tempfile.mkstemp(dir=folder)
+        with open(descriptor, "w") as output:
+            arguments = ["components.serve", "--name", name, *flags]
+            process, url = start_server(arguments, "/v2/health/ready", output, **environment)
+        log = pathlib.Path(log)
+        assert process.poll() is None, log.read_text()
+        try:
+            yield Server(process=process, url=url, name=name, log=log)
+        finally:
+            process.send_signal(signal.SIGTERM)
+            process.wait(timeout=30)
+        assert "Traceback" not in log.read_text(), log.read_text()
+
+    return start
 
 
 @pytest.fixture(scope="session")
@@ -94,16 +89,6 @@ def registry(tmp_path_factory):
 def server(registry, serving):
     """Serves the champion of the rides."""
     with serving("rides", "--registry", registry, "--poll-s", 0.2) as server:
-        yield server
-
-
-@pytest.fixture(scope="session")
-def images(tmp_path_factory, serving):
-    """Serves a model of images of 9 x 8 pixels as Vertex AI has a container do it."""
-    folder = tmp_path_factory.mktemp("images")
-    manifest, _ = convert_pictures(folder)
-    export_untrained(manifest, folder / "version" / "1", "cnn")
-    with serving("shapes", AIP_STORAGE_URI=str(folder / "version")) as server:
         yield server
 
 
