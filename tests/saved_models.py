@@ -10,8 +10,6 @@ from typing import TYPE_CHECKING
 import pytest
 
 from common.manifest import Manifest
-from components.convert.options import Options
-from tests.rides import convert_quietly
 
 if TYPE_CHECKING:
     import numpy as np
@@ -31,15 +29,14 @@ class Dataset:
 
 
 @pytest.fixture(scope="session")
-def scored(tmp_path_factory):
+def scored(digits):
     """The embedded digits."""
     from trainer.data import records
 
-    path = tmp_path_factory.mktemp("scored") / "digits"
-    manifest = convert_quietly(Options(output=str(path), shards=4))
-    columns = records.load(manifest, str(path), "test")
+    manifest = Manifest.load(digits)
+    columns = records.load(manifest, str(digits), "test")
     images, labels = columns["image"].numpy(), columns["label"].numpy()
-    return Dataset(path=path, manifest=manifest, images=images, labels=labels)
+    return Dataset(path=digits, manifest=manifest, images=images, labels=labels)
 
 
 def save_model(directory, inputs, class_names, probabilities, outputs=ANSWERS):

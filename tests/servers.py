@@ -1,12 +1,9 @@
 """Processes that serve HTTP as containers of Vertex AI do."""
 
-import contextlib
-import time
-
 import requests
 
 from common.ports import reserved
-from tests.programs import start_python
+from tests.programs import start_python, wait_until
 
 _START_S = 60.0
 
@@ -21,13 +18,9 @@ def start_server(arguments, health_route, output, **environment):
         url = f"http://localhost:{port}"
         environment = {"CUDA_VISIBLE_DEVICES": "-1", "AIP_HTTP_PORT": str(port), **environment}
         process = start_python("-m", *arguments, stdout=output, env=environment)
-        deadline = time.monotonic() + _START_S
-        while process.poll() is None:
-            with contextlib.suppress(requests.ConnectionError):
-                if requests.get(f"{url}{health_route}", timeout=5).ok:
-                    break
-            if time.monotonic() > deadline:
-                process.kill()
-                process.wait()
-            time.sleep(0.1)
+
+        def is_decided():
+            return process.poll() is not None or requests.get(f"{url}{health_route}", timeout=5).ok
+
+        wait_until(is_decided, _START_S, 0.1, (requests.ConnectionError,))
     return process, url

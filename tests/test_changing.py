@@ -62,33 +62,6 @@ def test_change_touches_two_files():
 
 
 @pytest.mark.cluster
-def test_new_flags_go_through_pipeline(run):
-    assert "origin: str" in run("pipelines/run.py", "--help-config")
-    settings = ["--set", "origin=found in a drawer", "--set", "remark=look again"]
-    printed = run("pipelines/submit.py", "--dry-run", *settings, "--set", "web_access=true")
-    for text in ("--origin=found in a drawer", "--remark=look again", "enable_web_access"):
-        assert text in printed
-
-
-TRAIN = ["-m", "components.train", "--dry-run", "--cluster"]
-JOB = ["--", "--data-dir=gs://b/d", "--job-dir=gs://b/j", "--train-steps=1"]
-
-
-@pytest.mark.cluster
-def test_new_key_machine_setting_reach_plans(run):
-    (run.root / "c.yaml").write_text(
-        """{strategy: one_device, scheduling: {malloc_arenas: 3},
-        chief: {machine: z9-standard-8, accelerator: {type: NVIDIA_TESLA_T4}}}"""
-    )
-    printed = run(*TRAIN, "c.yaml", "--job-dir", "job", "--command", "true")
-    assert '"MALLOC_ARENA_MAX": "3"' in printed
-    printed = run(*TRAIN, "c.yaml", "--backend=vertex", "--image=i", "--web-access", *JOB)
-    assert '"machineType": "z9-standard-8"' in printed
-    assert '"enableWebAccess": true' in printed
-    assert "ignores scheduling.malloc_arenas" in printed
-
-
-@pytest.mark.cluster
 def test_new_back_end_runs_replicas(run):
     command = """python -c 'import os; print("priority", os.nice(0))'"""
     flags = ["--cluster", "clusters/local-sync.yaml", "--backend", "idle", "--job-dir", "job"]

@@ -2,46 +2,24 @@
 
 import re
 import subprocess
-import tomllib
 
 import pytest
-from packaging.requirements import Requirement
-from packaging.utils import canonicalize_name
 
 from tests.root import ROOT
 
-# By lock, the extras of the project that it holds beside the dependencies.
-LOCKS = {"": ("cpu",), "-dev": ("cpu", "tune", "dev"), "-gpu": ("gpu",), "-beam": ("beam",)}
-
 
 def locked(name):
-    """Returns the versions of a lock by package, as `==1.2`: one for each platform or Python."""
+    """Returns the name and the version of each package of a lock."""
     text = (ROOT / f"requirements{name}.lock").read_text()
     assert "://" not in text
-    versions: dict[str, set[str]] = {}
-    for line in re.findall(r"^\w.*(?= \\$)", text, re.MULTILINE):  # pip wants hashes and pins.
-        requirement = Requirement(line)
-        pin = str(requirement.specifier)
-        versions.setdefault(canonicalize_name(requirement.name), set()).add(pin)
-    return versions
-
-
-@pytest.mark.parametrize("name", LOCKS)
-def test_lock_holds_declared_dependencies(name):
-    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
-    extras = [project["optional-dependencies"][extra] for extra in LOCKS[name]]
-    versions = locked(name)
-    for declared in sum(extras, project["dependencies"]):
-        requirement = Requirement(declared)
-        for pin in versions[canonicalize_name(requirement.name)]:
-            assert pin.removeprefix("==") in requirement.specifier, f"{declared}: {pin}"
+    return {*re.findall(r"^(\w\S*)==(\S+)", text, re.MULTILINE)}
 
 
 def test_locks_have_versions_of_image():
     run, dev, gpu = (locked(name) for name in ("", "-dev", "-gpu"))
-    assert run.items() <= dev.items()
-    run.pop("tensorflow-cpu")
-    assert run == {name: pins for name, pins in gpu.items() if not name.startswith("nvidia-")}
+    assert len(run) > 100 and run <= dev
+    own = {name for name, _ in run ^ gpu}
+    assert own == {"tensorflow-cpu", *(name for name in own if name.startswith("nvidia-"))}
 
 
 def test_image_gets_small_context():

@@ -66,11 +66,9 @@ def test_wrong_value_is_refused_everywhere(name, value):
     [
         ("--pahts=a", "; did you mean '--paths'?"),
         ("--kind=sauce", "; did you mean 'source'?"),
-        ("--nothing", ""),
     ],
 )
 def test_mistyped_flag_gets_suggestion(flag, hint):
     with user_error() as refused:
         Options.parse(["--output=x", flag], "test")
-    message = str(refused.value)
-    assert message.endswith(f"{hint} (see test --help)") and message.count("mean") == bool(hint)
+    assert str(refused.value).endswith(f"{hint} (see test --help)")

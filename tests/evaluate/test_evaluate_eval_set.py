@@ -7,7 +7,6 @@ import shutil
 import numpy as np
 import pytest
 import trips
-import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -18,26 +17,13 @@ from components.evaluate.eval_set import LEAST, EvalSet
 from tests.errors import user_error
 from trainer.data.shards import content_hashes
 
-SCHEMA = yaml.safe_load("""
-name: points
-origin: made up
-columns: {x: {type: float}, n: {type: int}, city: {type: string}, tip: {type: string}}
-label: {column: tip, classes: ["no", "yes"]}
-deep: [{column: x, numeric: z_score}]
-wide: [{column: city, vocabulary: 3}]
-""")
 
-
-def points(count, seed, longest=1):
+def table(count, seed, longest=1):
+    """Returns trips of which no two are alike."""
     chance = random.Random(seed)
     return [
-        {
-            "x": chance.random(),
-            "n": chance.randrange(99 * longest),
-            "city": "c" * chance.randrange(1, 4 * longest),
-            "tip": chance.choice(["no", "yes"]),
-        }
-        for _ in range(count)
+        {**row, "when": chance.randrange(10**9), "company": "c" * chance.randrange(1, 4 * longest)}
+        for row in trips.rows(count, seed)
     ]
 
 
@@ -60,14 +46,14 @@ def trained_on(data, model, before=None):
 def test_training_records_are_never_scored(tmp_path_factory, changes, seed):
     """A source may grow by longer values, repeat rows, and change the order or the splits."""
     root, chance = tmp_path_factory.mktemp("changed"), random.Random(seed)
-    table = points(300, seed)
-    later = table * (2 if "planted" in changes else 1)
+    before = table(300, seed)
+    later = before * (2 if "planted" in changes else 1)
     if "grown" in changes:
-        later += points(chance.randrange(1, 400), seed + 1, longest=1000)
+        later += table(chance.randrange(1, 400), seed + 1, longest=1000)
     if "reordered" in changes:
         later = chance.sample(later, len(later))
-    old = trips.make(root / "old", table, SCHEMA)
-    new = trips.make(root / "new", later, SCHEMA, split_seed=int("split" in changes))
+    old = trips.make(root / "old", before)
+    new = trips.make(root / "new", later, split_seed=int("split" in changes))
     champion, records = trained_on(old, root / "champion"), EvalSet.load(str(new), "test")
     chosen = records.unseen(str(champion))
     scored, learnt, own = rows(new, "test"), {*rows(old, "train")}, {*rows(new, "train")}

@@ -1,7 +1,6 @@
 """Predictions for files, by models that were made up and exported."""
 
 import json
-import re
 
 import duckdb
 import pyarrow as pa
@@ -121,17 +120,11 @@ def test_predict_refusal(rides, tmp_path, refused, monkeypatch, header, stops, f
     assert [path.name for path in tmp_path.iterdir()] == ["r.csv"]
 
 
-@pytest.mark.parametrize(
-    ("name", "content", "message"),
-    [
-        ("r.csv", "Fare (USD),began,company,paid,stops\n1,2\n", "CSV Error on Line: 2 .* Found: 2"),
-        ("r.parquet", "PAR1", ".* too small to be a Parquet file"),
-    ],
-)
-def test_predict_damaged_file(rides, tmp_path, refused, name, content, message):
-    (tmp_path / name).write_text(content, encoding="utf-8")
-    flags = ["--source", str(tmp_path / name), "--output", str(tmp_path / "p.csv")]
-    assert re.search(f"{name}: .*{message}", refused(main, "--model-dir", rides[2], *flags))
+def test_predict_damaged_file(rides, tmp_path, refused):
+    (tmp_path / "r.csv").write_text("Fare (USD),began,company,paid,stops\n1,2\n")
+    flags = ["--source", tmp_path / "r.csv", "--output", tmp_path / "p.csv"]
+    line = refused(main, "--model-dir", rides[2], *flags)
+    assert f"{tmp_path}/r.csv: " in line and "CSV Error on Line: 2 " in line
 
 
 def test_predict_images(tmp_path, capsys):
