@@ -21,14 +21,10 @@ def test_manifest_is_loaded_as_saved(digits, table, tmp_path):
     assert len({manifest.fingerprint for manifest in manifests}) == 3
 
 
-EDITED = "the file was edited"
-
-
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        (lambda m: m["deep"][3]["vocabulary"].reverse(), EDITED),
-        (lambda m: m.pop("fingerprint"), EDITED),
+        (lambda m: m["deep"][3]["vocabulary"].reverse(), "the file was edited"),
         (
             lambda m: m.update(format_version=99),
             "format version 99; this program reads 4; convert again",

@@ -74,7 +74,6 @@ def test_undefined_metric_not_judged(answers):
     {
         b"treshold: {}": "unknown key 'treshold'; did you mean 'thresholds'?",
         b"thresholds: {auc: .nan}": "thresholds.auc: nan should be a finite number",
-        b"confidence: 95": "confidence: 95 should be less than 1",
         b"slices: {label: {accuracy: 97}}": "a threshold of accuracy: 97 is not from 0 to 1",
         b"\xff": "gate.yaml: ",
     }.items(),

@@ -17,8 +17,11 @@ def test_card_has_code_that_runs(request, tmp_path, capsys, model, dataset):
     registry = DirectoryRegistry(f"{tmp_path}/registry")
     metrics = {"accuracy": 0.9, "examples": 1200}
     facts = {"task": "classification", "metric": "accuracy", "metrics": metrics, "split": "test"}
-    facts |= {"steps": 1200, "epochs": 2.5, "dataset": manifest.name}
-    facts |= {"features": {"image": "uint8[8, 8, 1]"}, "class_names": [*manifest.class_names]}
+    facts |= {
+        "dataset": manifest.name,
+        "features": {"image": "uint8[8, 8, 1]"},
+        "class_names": [*manifest.class_names],
+    }
     registry.register("m", export_untrained(manifest, tmp_path / "model", model), facts)
     main(["card", "--registry", str(registry), "--name", "m", "1"])
     text = capsys.readouterr().out

@@ -249,7 +249,6 @@ def test_local_server_ends_with_its_owner(serving, slow_model):
     ("flags", "message"),
     [
         (["--name", "ridez"], "unknown model 'ridez'; did you mean 'rides'? (known: rides)"),
-        (["--name", "rides@best"], "unknown version of model 'rides' 'best' (known: 1, 2, 3)"),
         (["--name", "rides@3"], "the model cannot be read"),
     ],
 )
