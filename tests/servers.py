@@ -5,8 +5,6 @@ import requests
 from common.ports import reserved
 from tests.programs import start_python, wait_until
 
-_START_S = 60.0
-
 
 def start_server(arguments, health_route, output, **environment):
     """Starts a module of Python on a port of AIP_HTTP_PORT, and waits until it is healthy.
@@ -22,5 +20,5 @@ def start_server(arguments, health_route, output, **environment):
         def is_decided():
             return process.poll() is not None or requests.get(f"{url}{health_route}", timeout=5).ok
 
-        wait_until(is_decided, _START_S, 0.1, (requests.ConnectionError,))
+        wait_until(is_decided, 60, 0.1, (requests.ConnectionError,))
     return process, url

@@ -137,13 +137,9 @@ def compared(ours, theirs, labels=None, *, task=FOUR, **options):
     return beat(CHAMPION, "the champion", answers, theirs, **{"confidence": 0.95, **options})
 
 
-def right(mask):
-    """Returns answers of a model that takes the right class, 0, for these records."""
-    return np.eye(4)[np.where(mask, 0, 1)]
-
-
 def hits(count):
-    return right(np.arange(400) < count)
+    """Returns answers of a model that takes the right class, 0, for so many of 400 records."""
+    return np.eye(4)[np.where(np.arange(400) < count, 0, 1)]
 
 
 def test_permutation_p_counts_swaps():
