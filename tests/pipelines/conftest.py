@@ -8,7 +8,6 @@ from google.auth.credentials import AnonymousCredentials
 from pipelines.local.record import RunRecord
 from pipelines.run import DATASETS
 from pipelines.vertex import checks
-from tests.cloud.conftest import cloud  # noqa: F401 (a fixture)
 
 
 @pytest.fixture

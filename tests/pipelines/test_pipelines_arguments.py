@@ -9,7 +9,6 @@ from hypothesis import strategies as st
 
 from components.convert.options import Options as ConvertOptions
 from components.convert.step import CODE, code_digest, locate
-from components.evaluate.options import Options as EvaluateOptions
 from components.register.registry import check_name
 from components.train.cluster.lookup import load_cluster
 from pipelines import cloud_options, run, submit
@@ -46,19 +45,17 @@ def test_code_digest_changes_with_files(tmp_path):
     assert len({*digests, code_digest(tmp_path)}) == 3
 
 
-def arguments(*flags, sources=()):
-    """Returns the arguments of a run, given as flags or as `key=value` for --set."""
-    words = [flag if flag.startswith("-") else f"--set={flag}" for flag in flags]
-    config = run.KEYS.read(run._parser().parse_args(words))
-    return pipeline_arguments(config, CLUSTER, sources)
+def arguments(*flags):
+    """Returns the arguments of a run."""
+    return pipeline_arguments(run.KEYS.read(run._parser().parse_args(flags)), CLUSTER, ())
 
 
 def test_seeds_reach_one_step_each():
     plain = arguments()
     for setting, name in (("seed=7", "trainer_args"), ("split_seed=7", "convert_args")):
-        seeded = arguments(setting)
+        seeded = arguments(f"--set={setting}")
         assert [each for each in plain if seeded[each] != plain[each]] == [name]
-    assert arguments("split_seed=0") == plain  # The same key of the cache.
+    assert arguments("--set=split_seed=0") == plain  # The same key of the cache.
 
 
 def test_schema_decides_name_of_dataset(tmp_path):
@@ -67,35 +64,6 @@ def test_schema_decides_name_of_dataset(tmp_path):
     text = pathlib.Path(files["schema"]).read_text()
     schemas = text, text.replace("made up", "elsewhere")
     assert len({locate("runs", flags, schema) for schema in schemas}) == 2
-
-
-FRACTION = st.floats(0, 1, exclude_max=True)
-CONVERT = {
-    "shards": st.integers(1, 99_999),
-    "validation_fraction": FRACTION,
-    "test_fraction": FRACTION,
-    "split_seed": st.integers(0, 2**64 - 1),
-    "processes": st.integers(1, 1000),
-}
-EVALUATE = {"min_accuracy": st.floats(0, 1), "min_auc": st.floats(0, 1)}
-PATH = st.text(st.characters(codec="utf-8", exclude_characters="\0"), min_size=1).map("/".__add__)
-
-
-@given(
-    st.fixed_dictionaries({}, optional=CONVERT),
-    st.fixed_dictionaries({}, optional=EVALUATE),
-    st.lists(PATH.filter(lambda path: "://" not in path), max_size=3),
-)
-def test_steps_get_options_as_given(convert, evaluate, sources):
-    """The options that a step parses from its arguments equal those of the run."""
-    values = {**convert, **evaluate, "dataset": "taxi"}
-    made = arguments(*(f"{name}={value}" for name, value in values.items()), sources=sources)
-    source = sources[0] if len(sources) == 1 else tuple(sources) or None
-    expected = ConvertOptions(**convert, dataset="taxi", source=source, output="o")
-    assert ConvertOptions.parse(made["convert_args"], "step", output="o") == expected
-    places = {"model_dir": "m", "data_dir": "d", "output": "o", "registry": "r", "name": "n"}
-    expected = EvaluateOptions(**evaluate, **places)
-    assert EvaluateOptions.parse(made["evaluate_args"], "step", **places) == expected
 
 
 @given(st.from_regex(r"[A-Z]\w*(/[\w.+-]+)?(:\d\.\d\.\d)?", fullmatch=True))
@@ -116,12 +84,10 @@ def test_repeated_source_adds_to_others():
         (["--dataset", "mnits"], "unknown dataset 'mnits'; did you mean 'mnist'?"),
         (["--cluster", "TYPO"], "top level: unknown key 'chef'; did you mean 'chief'?"),
         (["--dataset", "csv", "--schema", "SCHEMA"], "needs --source"),
-        (["--gate", "TYPO"], "unknown key 'chef' (known: confidence, "),
         (["--", "--job-dir", "x"], "come from the pipeline"),
         (["--", "--no-such-flag"], "--no-such-flag"),
         (["--", "--strategy", "mirrored"], "the cluster file says multi_worker_mirrored"),
         (["--name", "Not/A/Name"], "model name 'Not/A/Name'"),
-        (["--threshold", "banana=1"], "unknown metric of a threshold 'banana'"),
         (
             ["--dataset", "csv", "--schema", "SCHEMA", "--source=.", "--threshold=mae=1"],
             "(known: accuracy, auc, loss)",
@@ -132,7 +98,6 @@ def test_repeated_source_adds_to_others():
         (["--registry", "/proc/registry"], "cannot write --registry /proc/registry: No such file"),
         (["--runner", "docker", "--image", "x"], "start Docker, or use --runner subprocess"),
         (["--model=nowhere:net"], "No module named 'nowhere'"),
-        (["--model=own_models:nothing"], "nothing"),
         (["--model=own_models:functional", "--", "--widht=3"], "unknown option 'widht'"),
     ],
 )
@@ -178,8 +143,6 @@ def test_flags_win_over_settings_over_file(file):
         ("projekt: a", "unknown key 'projekt'; did you mean 'project'"),
         ("yes: true", "unknown key 'yes'"),
         ("project: [a, b]", "project: .* is not a text"),
-        ("project: true", "project: .* is not a text"),
-        ("project:", "project: nothing"),
         ("max_restarts: -1", "max_restarts: '-1' is not a whole number"),
         ("scheduling: SPO", "scheduling: unknown value 'SPO'; did you mean 'SPOT'"),
         ("project: a\nproject: b", "'project' stands there twice"),
@@ -191,10 +154,6 @@ def test_mistake_in_file_names_file(file, text, message):
         read("--config", file)
 
 
-@pytest.mark.parametrize(
-    ("text", "message"),
-    [("shards", "nothing stands there; write a value"), ("shrds=1", "did you mean 'shards'")],
-)
-def test_mistake_in_setting_is_shown(text, message):
-    with user_error(f"--set {text}: .*{message}"):
-        read("--set", text)
+def test_mistake_in_setting_is_shown():
+    with user_error("--set shrds=1: .*did you mean 'shards'"):
+        read("--set", "shrds=1")

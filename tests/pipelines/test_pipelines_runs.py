@@ -29,10 +29,9 @@ def test_list_shows_outcome_of_runs(make, output_of, tmp_path):
     make("2-failed", "failed")
     make("3-killed", None)
     descriptor = lock(make("4-running", None))
-    contents = {"5-broken": "{", "6-foreign": '{"id": 7}', "7-list": "[]", "8-binary": "\0\udcff"}
-    for name, content in contents.items():
+    for name, content in (("5-broken", "{"), ("6-foreign", '{"id": 7}')):
         (tmp_path / "runs" / name).mkdir()
-        (tmp_path / "runs" / name / "run.json").write_text(content, errors="surrogateescape")
+        (tmp_path / "runs" / name / "run.json").write_text(content)
     (tmp_path / "runs" / "notes").mkdir()
     (tmp_path / "runs" / "readme.txt").touch()
     (tmp_path / "runs" / "latest").symlink_to("1-done")
@@ -43,7 +42,7 @@ def test_list_shows_outcome_of_runs(make, output_of, tmp_path):
     assert lines[0] == f"1-done succeeded {figures}".split()
     assert [line[:2] for line in lines[1:]] == [
         *(["2-failed", "failed"], ["3-killed", "killed"], ["4-running", "running"]),
-        *([name, "broken"] for name in contents),
+        *(["5-broken", "broken"], ["6-foreign", "broken"]),
     ]
 
 

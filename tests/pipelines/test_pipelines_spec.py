@@ -49,26 +49,6 @@ def test_cached_steps_of_each_platform(specs):
     assert cached == {"vertex": {"convert"}, "kubeflow": {"convert"}, "local": {*steps.split()}}
 
 
-def test_task_graphs_differ_in_slots(specs):
-    """All but `locate` is the same everywhere, once Google's tasks have the names of ours."""
-    names = {"custom-training-job": "train", "model-batch-predict": "predict", "model-get": ""}
-
-    def graph(spec):
-        """Returns what each task waits for."""
-        tasks = {name: task for group in dags(spec).values() for name, task in group.items()}
-        return {
-            names.get(name, name): {
-                names.get(each, each) for each in task.get("dependentTasks", ())
-            }
-            - {"", "locate"}
-            for name, task in tasks.items()
-        }
-
-    local, vertex, kubeflow = (graph(specs[backend][0]) for backend in BACKENDS)
-    assert vertex.pop("locate") == kubeflow.pop("locate") == vertex.pop("") == set()
-    assert local == vertex == kubeflow
-
-
 def test_claim_is_mounted_everywhere(specs):
     spec, platform = specs["kubeflow"]
     mounted = platform["platforms"]["kubernetes"]["deploymentSpec"]["executors"]

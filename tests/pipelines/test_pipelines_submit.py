@@ -1,5 +1,4 @@
 import contextlib
-import json
 from unittest import mock
 
 import pytest
@@ -25,7 +24,6 @@ GIVEN = ("--image", IMAGE)
 PLACE = ("--project", "demo-project", "--bucket", "gs://my-bucket")
 PS = ("--cluster", "clusters/vertex-ps.yaml")
 NETWORK = ("--set", "network=projects/1/global/networks/n")
-BOARD = "projects/p/locations/us-central1/tensorboards/1"
 
 
 def prepared(*flags):
@@ -34,18 +32,6 @@ def prepared(*flags):
 
 def request(submission):
     return submission.request("a", first_attempt([], submission.bounds))
-
-
-def test_dry_run_shows_what_is_sent(vertex, capsys):
-    assert submit.main([*PLACE, *GIVEN, *NETWORK, *PS, "--dry-run"]) == 0
-    shown = json.loads(capsys.readouterr().out)
-    submission = prepared(*NETWORK, *PS)
-    name = client.send(submission, submission.run, first_attempt([], submission.bounds))
-    text = json.dumps(shown["pipelineJob"]).replace(shown["pipelineJobId"], submission.run)
-    expected, sent = v1.PipelineJob.from_json(text), vertex.pipeline_jobs.items[name]
-    for field in ("display_name", "pipeline_spec", "labels", "runtime_config", "network"):
-        assert getattr(sent, field) == getattr(expected, field), field
-    assert shown["parent"] == "projects/demo-project/locations/us-central1"
 
 
 def test_each_submission_sends_its_image():
@@ -61,16 +47,9 @@ def test_each_submission_sends_its_image():
     ("flags", "message"),
     [
         (["--project", "Not_A_Project"], "give one such as my-project"),
-        (["--bucket", "my-bucket"], "give one such as gs://my-bucket"),
-        (["--set", "predict=gs://b/rows.csv"], "reads JSON lines; give gs://BUCKET/NAME.jsonl"),
-        (["--image", "r/i:tag"], "--image r/i:tag: give one such as .*@sha256:0"),
         (["--cluster", "clusters/local-ps.yaml"], "Vertex needs a machine type"),
         (["--dataset", "mnist", "--source", "data"], "upload it and give gs://BUCKET/DIR"),
-        (["--set", "job_dir=jobs/d"], "jobs/d is in no bucket"),
-        (["--set", "timeout=soon"], "'soon' is not a duration"),
-        (["--set", "step_resources=convert=8"], "is not STEP=CPUS:MEMORY"),
         (["--set", "step_resources=train=8:8G"], "'train=8:8G' is not STEP"),
-        (["--set", f"tensorboard={BOARD}"], "needs training_service_account"),
         (["--fail-on-reject"], "--fail-on-reject needs --wait"),
     ],
 )
@@ -119,10 +98,10 @@ HTML = b"<html>"
 @pytest.mark.parametrize(
     ("answer", "is_refused"),
     [
-        ((403, HTML), True),
         ((404, HTML), True),
         ((403, {"error": {"message": 7}}), True),
-        *(((status, HTML), False) for status in (200, 408, 429, 503)),
+        ((200, HTML), False),
+        ((503, HTML), False),
         (requests.Timeout(), False),
         (TransportError(), False),
     ],

@@ -5,7 +5,6 @@ import json
 import random
 import re
 import signal
-import sys
 
 import optuna
 import pytest
@@ -49,15 +48,10 @@ def test_ready_study(file, tmp_path, monkeypatch):
     [
         ({"space": RATES}, "learning_rate.*grid.*list"),
         ({"space": RATES, "sampler": "tpe"}, "trials"),
-        ({"sampler": "tpe", "trials": 3}, "space"),
         ({"space": {"momentum": {"log": [0.1, 0.01]}}, "sampler": "tpe", "trials": 3}, "momentum"),
-        ({"space": {"momentum": {"log": [0, 1]}}, "sampler": "tpe", "trials": 3}, "momentum"),
-        ({"space": {"momentum": [0.1, [0.2]]}}, "momentum"),
-        ({"space": {"momentum": []}}, "momentum"),
         ({"space": {"no_such_flag": [1, 2]}}, "--no-such-flag"),
         ({"space": {"batch_size": [64, 0]}}, "batch_size 0"),
         ({"cases": {"a": {"cluster": "nowhere.yaml"}}}, "case a.*nowhere.yaml"),
-        ({"space": {"seed": [1, 2]}, "parallel": 0}, "parallel"),
         ({"space": {"seed": [1, 2]}, "trial": 2}, "trial"),
     ],
 )
@@ -152,34 +146,6 @@ def test_unfit_place_of_study_is_refused(tmp_path, refused, flags, message):
     assert message in refused(tune.main, *line)
 
 
-@pytest.fixture
-def sigterm():
-    """Keeps the handler of this process from what is run in it."""
-    handler = signal.getsignal(signal.SIGTERM)
-    yield
-    signal.signal(signal.SIGTERM, handler)
-
-
-@pytest.mark.long
-@pytest.mark.usefixtures("sigterm")
-def test_scattered_failures_end_no_study(tmp_path, monkeypatch):
-    """Six trainings follow each other, and only the third has been finished before."""
-    keys = {"train_steps": 10, "runs_dir": str(tmp_path / "runs")}
-    study = {"asks": "?", "run": keys, "space": {"seed": [*range(6)]}}
-    job_dir = tmp_path / "trial-002"
-    job_dir.mkdir()
-    record = {"identity": {}, "settings": {"strategy": "synchronous"}, "replicas": {"chief": 1}}
-    (job_dir / "job.json").write_text(json.dumps(record))
-    scores = {"latest": {"step": 10, "accuracy": 0.5, "loss": 1.0}}
-    figures = {"epochs": 1, "loss": 1, "seconds": 6, "examples_per_s": 9}
-    Done(step=10, validation=scores, **figures).save(str(job_dir))
-    monkeypatch.setattr(sys, "executable", "false")
-    search = Search(study_file.Study.read(study), tmp_path, "process", [])
-    assert search.run() == 0
-    states = [trial["state"] for trial in csv.DictReader((tmp_path / "study.csv").open())]
-    assert states == ["fail", "fail", "complete", "fail", "fail", "fail"]
-
-
 class Studied:
     """A study of the model above; its file, trials, runs and registry are in one directory."""
 
@@ -230,14 +196,8 @@ def test_failed_trials_are_shown_and_passed(studied, tmp_path):
     assert [trial["state"] for trial in trials] == ["fail"] * 6 + ["complete"]
     assert trials[0]["error"] == "RuntimeError: no layer 1 (exit code 1)"
 
-    for other, message in (
-        ({"space": {"fault": [0], "width": [8]}}, "study with another space; give --output"),
-        ({"sampler": "random", "trials": 1}, "study with another sampler"),
-        ({"run": common | {"train_steps": 11}}, "study with another run"),
-        ({"prune": True}, "prune: give eval_every_steps"),
-    ):
-        studied.write(study | other)
-        assert message in studied.tune(code=2)
+    studied.write(study | {"space": {"fault": [0], "width": [8]}})
+    assert "study with another space; give --output" in studied.tune(code=2)
 
 
 @pytest.mark.pipeline

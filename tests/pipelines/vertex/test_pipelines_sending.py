@@ -17,7 +17,7 @@ from components.train.backends.attempts import JobStore
 from pipelines import submit
 from pipelines.cloud_options import KEYS
 from pipelines.vertex import client, sending, watch
-from pipelines.vertex.submission import Submission, prepare, require_bucket
+from pipelines.vertex.submission import Submission, prepare
 from tests.cloud.collection import now
 from tests.errors import user_error
 
@@ -176,19 +176,6 @@ def test_resume_has_what_is_left(run, refused, capsys, is_gone):
 
 
 @pytest.mark.parametrize(
-    ("state", "hours", "ending"),
-    [(FAILED, 1, "lost"), (FAILED, 3, "cancelled"), ("PIPELINE_STATE_CANCELLED", 1, "cancelled")],
-)
-def test_lost_launcher_is_no_cancellation(run, state, hours, ending):
-    """Only a step that fails before its job ends, in a run that nobody cancelled, was lost."""
-    run.record({})
-    began = run.train(2, "JOB_STATE_CANCELLED").start_time
-    run.pipeline(state, state="FAILED", end_time=began + datetime.timedelta(hours=hours))
-    assert run.resume() == 0
-    assert json.loads(run.attempts.read_text())[0]["ending"] == ending
-
-
-@pytest.mark.parametrize(
     ("state", "message"),
     [
         ("EXPIRED", "training is given up: no capacity for any of its 1 choices of machines"),
@@ -210,36 +197,11 @@ def test_expired_training_is_no_cancellation(run, capsys, state, message):
     assert capsys.readouterr().err.splitlines()[-1] == message
 
 
-def test_finished_run_is_not_sent_again(run, capsys):
-    run.record({})
-    run.pipeline("PIPELINE_STATE_SUCCEEDED")
-    decision = {"verdict": "reject", "why": "accuracy 0.5 is too low"}
-    evaluation = {"decision": decision, "metrics": {"accuracy": 0.5}}
-    (run.files / "job" / "evaluation.json").write_text(json.dumps(evaluation))
-    assert submit.main([*PLACE, "--resume", RUN, "--set", "max_restarts=7"]) == 0
-    assert f"{RUN} has ended well, and nothing is sent:\naccuracy 0.5\n" in capsys.readouterr().out
-    assert run.sent() == [RUN]
-    # Another gate may judge the model otherwise.
-    assert submit.main([*PLACE, "--resume", RUN, "--min-accuracy=0.4", "--dry-run"]) == 0
-    assert "has ended well" not in capsys.readouterr().out
-
-
 def test_training_without_pipeline_job_blocks(run):
     run.record({})
     run.train(1, "JOB_STATE_RUNNING").end_time = None
     with user_error(r"job 2 of training-1 is still .*custom-jobs cancel 2 "):
         run.resume()
-
-
-def test_newest_step_is_of_newest_journal(bucket):
-    line = '{"event": "%s", "step": %d, "time": 1.0}\n'
-    assert watch.newest_step("gs://demo/job") == {}
-    (bucket / "job").mkdir()
-    (bucket / "job" / "journal-chief-0-0.jsonl").write_text(line % ("step", 5) * 3000)
-    assert watch.newest_step("gs://demo/job")["step"] == 5
-    text = line % ("step", 7) + line % ("usage", 9) + '{"event": "step", "st'
-    (bucket / "job" / "journal-chief-0-1.jsonl").write_text(text)
-    assert watch.newest_step("gs://demo/job")["step"] == 7
 
 
 @pytest.mark.parametrize(
@@ -249,37 +211,24 @@ def test_newest_step_is_of_newest_journal(bucket):
         ("model-batch-predict", v1.BatchPredictionJob, "PARTIALLY_SUCCEEDED"),
     ],
 )
-@pytest.mark.parametrize("is_of_run", [True, False])
-def test_state_unknown_to_launcher_cancels(
-    vertex, bucket, monkeypatch, capsys, task, kind, state, is_of_run
-):
-    """A job that ended before the run began is one of an earlier attempt."""
-    (bucket / "job").mkdir()
-    (bucket / "job" / "journal-chief-0-0.jsonl").write_text('{"event": "step", "step": 7}')
-    details = {"task_details": [{"task_name": task, "state": "RUNNING"}]}
-    run = v1.PipelineJob(state="PIPELINE_STATE_RUNNING", job_detail=details)
-    run.name, run.labels, run.create_time = f"{vertex.parent}/pipelineJobs/a", {"run": "r"}, now()
-    vertex.pipeline_jobs.items[run.name] = run
-    job = kind(name="1", display_name="r", state=f"JOB_STATE_{state}", labels=dict([MANAGED_BY]))
-    job.create_time = run.create_time + datetime.timedelta(seconds=1 if is_of_run else -1)
-    (vertex.custom_jobs if kind is v1.CustomJob else vertex.batches).items["1"] = job
+def test_state_unknown_to_launcher_cancels(run, monkeypatch, capsys, task, kind, state):
+    """A job that was there before the run is one of an earlier attempt."""
+    jobs = run.vertex.custom_jobs if kind is v1.CustomJob else run.vertex.batches
     naps = []
 
-    def sleep(_):
-        naps.append(run.state.name)
-        if naps[2:] and not is_of_run:
-            run.state = "PIPELINE_STATE_SUCCEEDED"
+    def nap(_):
+        naps.append(None)
+        if len(naps) != 2:
+            about = {"display_name": RUN, "labels": dict([MANAGED_BY]), "create_time": now()}
+            jobs.items["1"] = kind(name="1", state=f"JOB_STATE_{state}", **about)
 
-    monkeypatch.setattr(watch.time, "sleep", sleep)
-    ended = watch.follow(run.name, "gs://demo/job")
-    assert watch.state_of(ended) == ("CANCELLED" if is_of_run else "SUCCEEDED")
+    nap(0)
+    run.pipeline("PIPELINE_STATE_RUNNING", task_name=task, state="RUNNING")
+    (run.files / "job" / "journal-chief-0-0.jsonl").write_text('{"event": "step", "step": 7}')
+    monkeypatch.setattr(watch.time, "sleep", nap)
+    name = f"{run.vertex.parent}/pipelineJobs/{RUN}"
+    assert watch.state_of(watch.follow(name, f"gs://demo/runs/{RUN}/job")) == "CANCELLED"
     lines = [line.split(" ", 1)[1] for line in capsys.readouterr().out.splitlines()]
     step, newest = ("train", ["train: step 7"]) if kind is v1.CustomJob else (task, [])
     why = f"{step}: {state.lower()}, for which its step would wait for ever; the run is cancelled"
-    assert lines == [f"{step}: running", *([why] if is_of_run else []), *newest]
-
-
-@pytest.mark.parametrize("place", ["data", "gs:///data", "s3://bucket/data"])
-def test_source_outside_buckets_is_refused(place):
-    with user_error(f"--source {place}: .*give gs://BUCKET/DIR"):
-        require_bucket(place)
+    assert lines == [f"{step}: running", *newest, why] and len(naps) == 4
