@@ -1,4 +1,4 @@
-"""Cloud Build's files, and the shell of steps that needs no engine; tests/docker runs all steps."""
+"""Cloud Build's files, and steps that need no engine; tests/docker runs some that do."""
 
 import re
 

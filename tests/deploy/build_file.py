@@ -1,30 +1,21 @@
-"""A file of Cloud Build, run step by step on this machine.
+"""A file of Cloud Build, whose steps run on this machine.
 
-After "Build configuration file schema", "Substituting variable values" and "Configuring the order
-of build steps": a script is run by /bin/sh in the workspace and sees its step's `env` alone, in
-which substitutions are filled in; a step starts when those that it waits for have ended well, or
-else all before it. Of the steps that may start, the last of the file is run first, so that a step
-which fails to wait for another one meets it unfinished. The images that steps name cannot be
-fetched here: this machine stands in for them. A step or build that takes longer than its timeout
-is killed; after the steps `images` are pushed, and `artifacts` copied.
+After "Build configuration file schema" and "Substituting variable values": a script is run by
+/bin/sh in the workspace and sees its step's `env` alone, in which substitutions are filled in. The
+images that steps name cannot be fetched here: this machine stands in for them.
 """
 
 import dataclasses
 import os
-import pathlib
 import re
 import shlex
-import shutil
-import signal
 import subprocess
-import time
 from collections.abc import Callable
 
 import yaml
 
 from tests.root import ROOT
 
-_LIMIT_S = 900.0  # of a step here
 _NO_LOGS = ("CLOUD_LOGGING_ONLY", "NONE")  # What needs no bucket of logs.
 BUILTIN = {"PROJECT_ID": "my-project", "BUILD_ID": "b-1", "COMMIT_SHA": "", "TAG_NAME": ""}
 
@@ -52,58 +43,17 @@ class BuildFile:
             env = [self.elsewhere(self._filled(setting)) for setting in step.get("env", ())]
             yield step["id"], line, dict(setting.split("=", 1) for setting in env)
 
-    def step(self, name, workspace, limit_s=_LIMIT_S, **more):
+    def step(self, name, workspace, **more):
         """Runs one of them; what it says is in `stdout`."""
         [(line, env)] = [(line, env) for id_, line, env in self.steps() if id_ == name]
-        [limit] = [seconds(step) for step in self.content["steps"] if step["id"] == name]
         around = {name: os.environ[name] for name in ("PATH", "HOME", "LANG") if name in os.environ}
-        process = subprocess.Popen(
-            ["/bin/sh", "-c", line], cwd=workspace, env={**around, **env, **more},
-            stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, start_new_session=True,
-        )  # fmt: skip
-        try:
-            output, _ = process.communicate(timeout=min(limit_s, limit, _LIMIT_S))
-        except subprocess.TimeoutExpired:
-            os.killpg(process.pid, signal.SIGKILL)
-            output = f"{process.communicate()[0]}{name} exceeded its timeout\n"
-        return subprocess.CompletedProcess(line, process.returncode, output)
-
-    def run(self, workspace):
-        """Runs them until one fails. Returns the ids of those that ended well, and the output.
-
-        `images` and `artifacts`, if the file has them, are the last two.
-        """
-        assert not [*refusals(self.content, self.values)]
-        deadline = time.monotonic() + seconds(self.content)
-        waiting = {step["id"]: waits(self.content, step) for step in self.content["steps"]}
-        done, output = [], ""
-        while waiting:
-            name = [id_ for id_, others in waiting.items() if others <= {*done}][-1]
-            del waiting[name]
-            step = self.step(name, workspace, deadline - time.monotonic())
-            output += step.stdout
-            if step.returncode:
-                return done, output
-            done.append(name)
-        for image in self.content.get("images", ()):
-            push = ["docker", "push", "--quiet", self.elsewhere(self._filled(image))]
-            subprocess.run(push, check=True, capture_output=True)
-        objects = self.content.get("artifacts", {}).get("objects", {"paths": []})
-        for path in objects["paths"]:
-            folder = pathlib.Path(self.elsewhere(self._filled(objects["location"])))
-            folder.mkdir(parents=True, exist_ok=True)
-            shutil.copy(workspace / path, folder)
-        return [*done, *self.content.keys() & {"images", "artifacts"}], output
+        streams = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "text": True}
+        env = {**around, **env, **more}
+        return subprocess.run(["/bin/sh", "-c", line], cwd=workspace, env=env, **streams)
 
     def _filled(self, text):
         values = {**BUILTIN, **self.content.get("substitutions", {}), **self.values}
         return re.sub(r"\$\{?([A-Z_][A-Z0-9_]*)\}?", lambda match: values[match[1]], text)
-
-
-def waits(content, step):
-    """Returns the ids of the steps that one waits for: those that it names, else all before it."""
-    ids = [each["id"] for each in content["steps"]]
-    return {*step.get("waitFor", ids[: ids.index(step["id"])])} - {"-"}
 
 
 def refusals(content, values):

@@ -93,15 +93,14 @@ def test_killed_preempted_job_goes_on(cloud, machine, container):
 
 
 @pytest.mark.cloud
-@pytest.mark.parametrize("steps", [100, 101])
-def test_done_job_trains_for_more_steps(cloud, machine, container, steps):
+def test_done_job_trains_for_more_steps(cloud, machine, container):
     (cloud.files / "jobs" / "a").mkdir(parents=True)
     done = json.dumps({"step": 100, "loss": 0.5}, indent=1)
     (cloud.files / "jobs" / "a" / "DONE.json").write_text(done)
-    create(machine, "--keep", bucket=cloud.bucket, steps=steps)
+    create(machine, "--keep", bucket=cloud.bucket, steps=101)
     machine.boot(container, CONTAINER="true")
     machine.says("kept as asked")
-    assert (machine.directory / "output").exists() == (steps > 100)
+    assert (machine.directory / "output").exists()
     assert not deletions(cloud, machine)
 
 

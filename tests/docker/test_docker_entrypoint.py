@@ -40,7 +40,6 @@ def test_all_imports_of_sources_are_there(image):
             nodes = ast.walk(ast.parse(path.read_text()))
             imports = [node for node in nodes if isinstance(node, ast.Import | ast.ImportFrom)]
             wanted |= {ast.unparse(node) for node in imports}
-    assert {"from google.cloud import aiplatform", "from docker.types import Mount"} <= wanted
     # Beam has an environment of its own.
     lines = [line for line in wanted if "__future__" not in line and "apache_beam" not in line]
     run(image, "python", "-c", "\n".join(sorted(lines)), engine=LOCKED)

@@ -9,7 +9,7 @@ import time
 import pytest
 from engine import docker
 
-from tests.programs import run, run_python, start, wait_until
+from tests.programs import run, start, wait_until
 from tests.root import ROOT
 from tools.prove_gpu.__main__ import weights
 
@@ -82,13 +82,3 @@ def test_ended_run_leaves_no_container(image, tmp_path, end):
     nothing_more(before, image)
     time.sleep(5)  # nor does anything start another one
     nothing_more(before, image)
-
-
-def test_study_trains_in_containers(image, tmp_path):
-    (tmp_path / "study.yaml").write_text(
-        "asks: Which batch size?\nspace: {batch_size: [64, 128]}\n"
-        "run: {train_steps: 20, cluster: clusters/local.yaml}\n"
-    )
-    line = f"{tmp_path}/study.yaml --output {tmp_path}/study --runs-dir {tmp_path}/runs"
-    line += f" --backend docker --image {image}"
-    assert "best: trial" in run_python("pipelines/tune.py", *line.split())
