@@ -11,8 +11,6 @@ the life of a job is that of "Understand the custom training service" in Vertex 
 * Spot machines that are taken (with notice): notice and SIGTERM, SIGKILL after 30 s; the job is
   tried again, six times at most, and then fails with a STOCKOUT error. That all replicas start
   again is a guess, and so are that error's words.
-* A job for whose machines there is no capacity fails before anything starts, or expires, which is
-  a guess. (Vertex AI first tries three times.)
 
 All replicas share this machine, so each has a port of its own in place of 2222, and an address of
 its own in 127/8.
@@ -41,10 +39,6 @@ _RETRIED_CODES = {6, 11, 134, 139}
 _MOST = {"crash": 3, "lost": 5, "preempted": 6, "": 0}
 _State = v1.JobState
 _FAILED_PRECONDITION, _RESOURCE_EXHAUSTED = 9, 8  # the second is a guess
-_STOCKOUT = (
-    "Resources are insufficient in region: us-central1. Try a different region or use a different "
-    "accelerator."
-)
 
 
 @dataclasses.dataclass
@@ -67,9 +61,8 @@ class Replica:
 class Run:
     """A custom job that runs until it has ended; the state of its resource is kept true."""
 
-    def __init__(self, job, logs, stockouts, environment):
-        """`stockouts`: by machine type, the states in which the next jobs end that find none."""
-        self._stockouts, self._environment = stockouts, {**os.environ, **environment}
+    def __init__(self, job, logs, environment):
+        self._environment = {**os.environ, **environment}
         self.job, self.number = job, job.name.rpartition("/")[2]
         self.events = []
         job.state = _State.JOB_STATE_QUEUED
@@ -129,17 +122,10 @@ class Run:
 
     def _watch(self):
         """Starts all replicas, and follows the job to its end."""
-        spec = self.job.job_spec
         time.sleep(_STATE_S)
         if self.job.state == _State.JOB_STATE_QUEUED:
             self.job.state = _State.JOB_STATE_PENDING
             time.sleep(_STATE_S)
-        for machine in {pool.machine_spec.machine_type for pool in spec.worker_pool_specs}:
-            if self._stockouts.get(machine):
-                self._end(_STOCKOUT, _RESOURCE_EXHAUSTED)
-                self.job.state = f"JOB_STATE_{self._stockouts[machine].pop(0)}"
-                self.job.end_time = now()
-                return
         if self.job.state == _State.JOB_STATE_PENDING:  # Else it was cancelled meanwhile.
             self._start(self.replicas.values())
             self.job.start_time, self.job.state = now(), _State.JOB_STATE_RUNNING

@@ -85,8 +85,8 @@ class _Cloud:
         `PUT /loopback/iam/NAME` sets bindings (`Iam.set`), `GET` lists what was needed of them
         (`Iam.needs`), and `PUT /loopback/faults/NAME` sets rules (`Fault`). `GET /loopback/jobs`
         tells of each custom job, `POST /loopback/jobs/N/lose?replica=worker/0` (or `preempt`) does
-        that to a replica's machine, `PUT /loopback/stockouts` says by machine type how the next
-        jobs end that find none, and `POST /loopback/schedules/N/fire` begins a run of a schedule.
+        that to a replica's machine, and `POST /loopback/schedules/N/fire` begins a run of a
+        schedule.
         """
         match request.path.strip("/").split("/"):
             case ["loopback", "iam", name] if request.method == "GET":
@@ -99,8 +99,6 @@ class _Cloud:
                 self._vertex.fire(number)
             case ["loopback", "jobs"]:
                 return Answer(200, [_facts(run) for run in self._vertex.runs.values()])
-            case ["loopback", "stockouts"]:
-                self._vertex.stockouts.update(json.loads(request.body))
             case ["loopback", "jobs", number, how]:
                 notice_s = GRACE_S if how == "preempt" else 0.0
                 self._vertex.runs[number].take(request.query["replica"], notice_s)

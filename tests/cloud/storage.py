@@ -135,10 +135,6 @@ class Storage:
             raise exceptions.BadRequest("every part but the last is a multiple of 256 KiB")
         return Answer(308, b"", {"Range": f"bytes=0-{len(data) - 1}"} if data else {})
 
-    def expire(self, request):
-        """Forgets the session of a resumable upload, as if it were a week old."""
-        self._begun.pop(request.query.get("upload_id"), None)
-
     def _put(self, request, bucket, name, data, query):
         """Makes an object; to write over one is to delete it."""
         self._require(request, "objects.create", bucket, name)

@@ -116,7 +116,6 @@ class LiveVertex(Vertex):
         self._iam = iam
         self.endpoints.folders["gs://"] = "/gcs/"
         self.runs = {}
-        self.stockouts = {}
         self._logs = work / "logs"
         self._pipelines = {}
         self._makers = {}  # By name of a schedule the headers of who made it.
@@ -136,7 +135,7 @@ class LiveVertex(Vertex):
         if any(pool.machine_spec.machine_type.startswith("n2-") for pool in pools):
             del self.custom_jobs.items[job.name]
             raise exceptions.TooManyRequests(f"quota metrics exceed quota limits: {_N2_QUOTA}")
-        run = Run(job, self._logs, self.stockouts, environment)
+        run = Run(job, self._logs, environment)
         self.runs[run.number] = run
         return job
 

@@ -34,8 +34,3 @@ def test_unmet_precondition_is_refused(bucket, store, condition, verb):
 def test_impossible_name_is_refused(store, name):
     with pytest.raises(exceptions.BadRequest, match="Invalid object name"):
         store.blob(name).upload_from_string(b"")
-
-
-def test_partial_response_has_fields_alone(store):
-    [shown] = store.list_blobs(fields="items(name,size),nextPageToken")
-    assert (shown.name, shown.generation) == ("a", None)

@@ -29,9 +29,8 @@ from common.storage.files import (
     tree_digest,
     write_bytes,
 )
-from common.storage.storage import map_in_threads, storage_of
+from common.storage.storage import storage_of
 from tests.cloud.objects import Objects
-from tests.cloud.storage import Storage
 from tests.errors import user_error
 from tests.programs import wait_until
 
@@ -233,51 +232,6 @@ def test_bucket_refuses_damaged_upload(bucket, content, monkeypatch):
     assert not list_files("gs://demo")
 
 
-def test_bucket_upload_begins_again(request, monkeypatch):
-    """A session has ended before its first part is sent, and its id is of no use any more."""
-    answer, expired = Storage.answer, []
-
-    def expiring(store, asked):
-        if asked.method == "PUT" and not expired:
-            expired.append(asked)
-            store.expire(asked)
-        return answer(store, asked)
-
-    monkeypatch.setattr(Storage, "answer", expiring)
-    bucket = request.getfixturevalue("bucket")
-    write_bytes("gs://demo/large", _LARGE)
-    assert expired and (bucket / "large").read_bytes() == _LARGE
-
-
-def test_bucket_that_fails_at_times(faults, bucket):
-    """Whatever fails, and wherever a transfer breaks, each file is there, and complete."""
-    contents = [os.urandom(1 << 10) for _ in range(70)] + [os.urandom(20 << 20)]
-    large = "parts.*70"
-    rules = [
-        {"match": "", "status": 503, "share": 0.04},
-        {"match": "", "status": 429, "share": 0.01},
-        # Each in mid-transfer, once: the answer of an upload that is complete, and a download.
-        {"match": "POST .*upload.*uploadType=multipart", "cut": True, "times": 1},
-        {"match": f"PUT .*{large}", "reset": True, "times": 1},
-        {"match": f"GET .*{large}.*alt=media", "cut": True, "times": 1},
-    ]
-    faults.set("store", rules)
-
-    def write(number):
-        return write_bytes(f"gs://demo/parts/{number:02}", contents[number], if_version="")
-
-    parts = map_in_threads(write, range(len(contents)))
-    last = parts[-1]
-    middle = last.num_bytes // 2
-    with open_file(last, 0, middle) as one, open_file(last, middle, last.num_bytes) as other:
-        assert one.read(middle) + other.read() == contents[-1]
-    assert paths(list_files("gs://demo")) == paths(parts)
-    written = sorted((bucket / "parts").iterdir())
-    assert [path.read_bytes() for path in written] == contents
-    delete_files(paths(parts[:-1]))
-    assert paths(list_files("gs://demo")) == [last.path]
-
-
 def test_bucket_that_is_down(monkeypatch):
     with socket.socket() as unused:
         unused.bind(("127.0.0.1", 0))
@@ -291,11 +245,6 @@ def test_unknown_bucket_and_scheme(bucket):
         write_bytes("gs://none/a", b"")
     with user_error(r"ftp:// is no storage"):
         stat_file("ftp://host/a")
-
-
-def test_local_dangling_link_has_no_version(tmp_path):
-    (tmp_path / "gone").symlink_to("nowhere")
-    assert [file.version for file in list_files(str(tmp_path))] == [""]
 
 
 def test_linked_folders_are_listed_once(tmp_path):
