@@ -7,7 +7,6 @@ import trips
 from hypothesis import given
 from hypothesis import strategies as st
 
-from components.convert.options import Options as ConvertOptions
 from components.convert.step import CODE, code_digest, locate
 from components.register.registry import check_name
 from components.train.cluster.lookup import load_cluster
@@ -75,7 +74,6 @@ def test_default_name_is_valid(dataset):
 def test_repeated_source_adds_to_others():
     line = ["--source", "a", "--source", "b", "c"]
     assert run.KEYS.read(run._parser().parse_args(line)).source == ("a", "b", "c")
-    assert ConvertOptions.parse(line, "test", output="o").source == ("a", "b", "c")
 
 
 @pytest.mark.parametrize(
@@ -125,14 +123,13 @@ def file(tmp_path):
 
 def test_flags_win_over_settings_over_file(file):
     file.write_text(
-        """{source: [gs://b/a], env: [A=b], project: one-project, location: here, train_steps: 5,
-        fail_on_reject: true, trainer_flags: [--momentum, 0.5]}"""
+        """{source: [gs://b/a], project: one-project, location: here, train_steps: 5,
+        fail_on_reject: true}"""
     )
     settings = ["--set", "location=there", "--set", "train_steps=6", "--set", "labels=[a=b]"]
     config = read("--config", file, *settings, "--source", "gs://b/c", "--train-steps", "7")
-    assert (config.source, config.env, config.project) == (("gs://b/c",), ("A=b",), "one-project")
+    assert (config.source, config.project) == (("gs://b/c",), "one-project")
     assert (config.location, config.train_steps, config.labels) == ("there", 7, ("a=b",))
-    assert config.trainer_flags == ("--momentum", "0.5")
     assert config.fail_on_reject and config.shards is None
 
 

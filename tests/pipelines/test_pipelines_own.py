@@ -3,9 +3,7 @@
 import json
 import shlex
 
-import pyarrow.parquet as pq
 import pytest
-import trips
 
 from pipelines.local import runner
 from pipelines.local.record import RunRecord
@@ -24,18 +22,6 @@ def test_container_sees_only_sources(tmp_path, monkeypatch):
     assert options["security_opt"] == ["no-new-privileges"]
     mounts = [(mount["Source"], mount["ReadOnly"]) for mount in options["mounts"]]
     assert mounts == [(runs, False), (registry, False), *((source, True) for source in sources)]
-
-
-@pytest.mark.pipeline
-def test_own_table_gets_predictions(tmp_path):
-    (place := tmp_path / "today's").mkdir()
-    files = trips.write(place, trips.rows(3000))
-    flags = ["--runs-dir", place / "runs", "--registry", place / "registry"]
-    flags += ["--cluster=clusters/local.yaml", "--train-steps=300"]
-    flags += [f"--{name}={path}" for name, path in files.items()]
-    run_python("pipelines/run.py", *flags, "--set", f"predict={files['source']}")
-    (predictions,) = place.glob("runs/*/predictions.parquet")
-    assert len(pq.read_table(predictions)) == 3000
 
 
 @pytest.mark.pipeline

@@ -5,6 +5,7 @@ import json
 import pathlib
 import shutil
 
+import pyarrow.parquet as pq
 import pytest
 import trips
 
@@ -29,11 +30,11 @@ def browser():
 
 
 SMALL = ["--cluster=clusters/local.yaml", "--train-steps=300"]
-OWN = ["--dataset=csv", "--source=PLACE/rows.csv", "--schema=PLACE/schema.yaml"]
+OWN = ["--source=PLACE/rows.csv", "--schema=PLACE/schema.yaml", "--set=predict=PLACE/rows.csv"]
 # Flags, exit code and verdict of each run.
 RUNS = {
-    "promoted": (["--dataset=digits", "--cluster=clusters/local-sync.yaml"], 0, "promote"),
-    "rejected": ([*OWN, *SMALL, "--threshold=auc=1", "--set=slice=company"], 0, "reject"),
+    "promoted": (["--dataset=csv", *OWN, *SMALL, "--set=slice=company"], 0, "promote"),
+    "rejected": (["--dataset=digits", *SMALL, "--threshold=accuracy=1"], 0, "reject"),
     "failed": (["--dataset=digits", *SMALL, "--", "--learning-rate=1e9"], 2, None),
 }
 
@@ -42,19 +43,21 @@ RUNS = {
 def pages(request, tmp_path_factory):
     """The pages of a real run and of its dataset."""
     flags, code, verdict = RUNS[request.param]
-    place = tmp_path_factory.mktemp("place")
-    trips.write(place)
+    place = tmp_path_factory.mktemp("today's")
+    trips.write(place, trips.rows(3000))
     where = ["--runs-dir", place / "runs", "--registry", place / "registry"]
     flags = [flag.replace("PLACE", str(place)) for flag in flags]
     run_python("pipelines/run.py", *where, *flags, code=code)
     (path,) = place.glob("runs/*/summary.json")
     summary = json.loads(path.read_text())
     assert summary["model"]["verdict"] == verdict
+    if verdict == "promote":
+        assert len(pq.read_table(summary["paths"]["predictions"])) == 3000
     return [path.with_name("report.html"), pathlib.Path(summary["paths"]["dataset_page"])]
 
 
 @pytest.mark.pipeline
-def test_pages_have_no_fault_in_browser(browser, pages):
+def test_pages_have_no_fault_in_browser(pages, browser):
     """Pages are right on screens and phones, in light and dark, and send no request."""
     from axe_playwright_python.sync_playwright import Axe
 
