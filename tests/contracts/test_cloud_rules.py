@@ -194,16 +194,15 @@ def wrong_values(rule, message):  # noqa: C901 (one case for each kind of rule)
             yield {field: None}
         case "one_of":
             yield dict.fromkeys(bound)
-        case "pattern" if isinstance(value, str):
-            start = value.rpartition("/")[0] + "/" if field == "name" else ""
-            texts = [start + text for text in TEXTS]
-            for text in (*texts, f"{value} ", f"{value}!", value.upper()):
-                if not re.fullmatch(bound, text):
-                    yield {field: text}
         case "pattern" if hasattr(value, "items"):
             yield from ({field: labels} for labels in MAPS)
         case "pattern":
-            yield from ({field: [*value, text]} for text in TEXTS if not re.fullmatch(bound, text))
+            is_text = isinstance(value, str)
+            start = value.rpartition("/")[0] + "/" if field == "name" else ""
+            more = (f"{value} ", f"{value}!", value.upper()) if is_text else ()
+            for text in (*(start + text for text in TEXTS), *more):
+                if not re.fullmatch(bound, text):
+                    yield {field: text if is_text else [*value, text]}
         case "most" if isinstance(value, str):
             yield {field: "x" * (bound + 1)}
         case "most" if hasattr(value, "items"):

@@ -18,8 +18,8 @@ PLACE = f"{IN} --image {IMAGE}"
 JOB = "--data-dir gs://demo/data --job-dir gs://demo/jobs/a"
 
 
-def create(machine, more="", bucket="demo", steps=STEPS):
-    job = f"{JOB.replace('demo', bucket)} --train-steps {steps} --batch-size 32"
+def create(machine, more="", bucket="demo"):
+    job = f"{JOB.replace('demo', bucket)} --train-steps {STEPS} --batch-size 32"
     job = f"--cluster clusters/local.yaml -- {job} --checkpoint-num-steps 0 --checkpoint-secs 1"
     return machine.run(f"create job-{bucket[-8:]} {PLACE} {more} -- {job}")
 
@@ -89,18 +89,6 @@ def test_killed_preempted_job_goes_on(cloud, machine, container):
     machine.notice()
     machine.says("the next machine goes on from the newest checkpoint")
     machine.press_power()
-    assert not deletions(cloud, machine)
-
-
-@pytest.mark.cloud
-def test_done_job_trains_for_more_steps(cloud, machine, container):
-    (cloud.files / "jobs" / "a").mkdir(parents=True)
-    done = json.dumps({"step": 100, "loss": 0.5}, indent=1)
-    (cloud.files / "jobs" / "a" / "DONE.json").write_text(done)
-    create(machine, "--keep", bucket=cloud.bucket, steps=101)
-    machine.boot(container, CONTAINER="true")
-    machine.says("kept as asked")
-    assert (machine.directory / "output").exists()
     assert not deletions(cloud, machine)
 
 
