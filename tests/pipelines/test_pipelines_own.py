@@ -1,27 +1,12 @@
-"""Sources of a user's own, and the model of docs/MODELS.md, go through the pipeline."""
+"""The model of docs/MODELS.md goes through the pipeline."""
 
 import json
 import shlex
 
 import pytest
 
-from pipelines.local import runner
-from pipelines.local.record import RunRecord
 from tests.programs import run_python
 from tests.root import blocks
-
-
-def test_container_sees_only_sources(tmp_path, monkeypatch):
-    monkeypatch.setattr(runner, "check_engine", lambda _: True)
-    runs, registry, *sources = (str(tmp_path / name) for name in ("runs", "r", "a.csv", "b.csv"))
-    facts = {"id": "r", "runner": "docker", "image": "i", "dataset": "csv", "cluster": "c.yaml"}
-    arguments = {"registry": registry, "run_dir": f"{runs}/r"}
-    record = RunRecord(**facts, sources=sources, arguments=arguments)
-    options = runner._runner(record).container_run_args
-    assert (options["user"], options["read_only"], options["cap_drop"]) == ("0:0", True, ["ALL"])
-    assert options["security_opt"] == ["no-new-privileges"]
-    mounts = [(mount["Source"], mount["ReadOnly"]) for mount in options["mounts"]]
-    assert mounts == [(runs, False), (registry, False), *((source, True) for source in sources)]
 
 
 @pytest.mark.pipeline
