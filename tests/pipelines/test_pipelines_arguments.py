@@ -4,11 +4,8 @@ import shutil
 import grimp
 import pytest
 import trips
-from hypothesis import given
-from hypothesis import strategies as st
 
 from components.convert.step import CODE, code_digest, locate
-from components.register.registry import check_name
 from components.train.cluster.lookup import load_cluster
 from pipelines import cloud_options, run, submit
 from pipelines.arguments import DEFAULT_CLUSTER, pipeline_arguments
@@ -63,12 +60,6 @@ def test_schema_decides_name_of_dataset(tmp_path):
     text = pathlib.Path(files["schema"]).read_text()
     schemas = text, text.replace("made up", "elsewhere")
     assert len({locate("runs", flags, schema) for schema in schemas}) == 2
-
-
-@given(st.from_regex(r"[A-Z]\w*(/[\w.+-]+)?(:\d\.\d\.\d)?", fullmatch=True))
-def test_default_name_is_valid(dataset):
-    """The name of a model is one that a registry takes, whatever the dataset is called."""
-    check_name(arguments(f"--dataset=tfds:{dataset}")["name"])
 
 
 def test_repeated_source_adds_to_others():
