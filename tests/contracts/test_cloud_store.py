@@ -28,9 +28,3 @@ def test_unmet_precondition_is_refused(bucket, store, condition, verb):
     with pytest.raises(exceptions.NotModified if is_read else exceptions.PreconditionFailed):
         calls[verb](**{condition: present + (condition != SAME)})
     assert (bucket / "a").read_text() == "text"
-
-
-@pytest.mark.parametrize("name", ["a\nb", ".", "ü" * 513])
-def test_impossible_name_is_refused(store, name):
-    with pytest.raises(exceptions.BadRequest, match="Invalid object name"):
-        store.blob(name).upload_from_string(b"")

@@ -24,7 +24,7 @@ def calls():
 
 def permission(method, host, path):
     """The permission of the first row that has a call, or nothing."""
-    call = _call(method, host, path)
+    call = f"{method} {host.split('.')[0].removeprefix('us-central1-')}{path}"
     return next((permission for form, permission in _forms() if form.fullmatch(call)), "")
 
 
@@ -47,15 +47,6 @@ def short(email):
     return match[1] if (match := re.search(r"training-(\w+)@", email)) else ""
 
 
-def strangers(log):
-    """The calls in a log of the tests' cloud that no row of the table names.
-
-    Those of Compute Engine are deploy/vm's, whose machines have accounts of their own.
-    """
-    seen = set(re.findall(r"^(\w+) (?!compute\.)([\w.-]+?)(/[^?]*)", log, re.MULTILINE))
-    return {_call(*call) for call in seen if not permission(*call)}
-
-
 @functools.cache
 def _forms():
     """Returns the form of each call of each row, and its permission."""
@@ -71,9 +62,3 @@ def _holds(condition, name):
     expression = condition.removeprefix("expression=").partition(",title=")[0]
     assert not _EXCEPT.sub("", expression).replace(" && ", ""), f"condition {condition}"
     return not name.startswith(tuple(_EXCEPT.findall(expression)))
-
-
-def _call(method, host, path):
-    """A call as the table writes it."""
-    service = host.split(".")[0].removeprefix("us-central1-").replace("www", "storage")
-    return f"{method} {service}{path}".replace("storage/storage/", "storage/")

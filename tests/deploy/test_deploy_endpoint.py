@@ -2,12 +2,9 @@
 
 import pytest
 from google.api_core import exceptions
-from hypothesis import given
-from hypothesis import strategies as st
 from saved_models import export_untrained
 
 from components.deploy.__main__ import main
-from components.deploy.deploy import share
 from components.evaluate.examples import sample
 from components.predict.model import Model
 from components.register.register import open_registry
@@ -94,18 +91,6 @@ def test_unfit_version_is_taken_back(deploy, vertex, line, problem):
     deploy("deploy rides@2")
     deploy(line, problem)
     assert deploy("list rides") == ["2 100"]
-
-
-@given(
-    st.dictionaries(st.sampled_from("abcdef"), st.integers(0, 100)),
-    st.sampled_from("abcxyz"),
-    st.integers(1, 100),
-)
-def test_shares_add_up(split, id, percent):
-    """A version gets its percentage, and the others what is left."""
-    shares = share(split, id, percent)
-    assert sum(shares.values()) == 100 and min(shares.values()) >= 0
-    assert shares[id] == (percent if any(split[other] for other in split if other != id) else 100)
 
 
 def test_wrong_registry_or_share_refused(refused):
