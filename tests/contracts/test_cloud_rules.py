@@ -339,7 +339,6 @@ FLAGS = {
     "ContainerSpec.env": "env",
     "ContainerSpec.image_uri": "--image",
     "DeployedModel.service_account": "--service-account",
-    "DedicatedResources.machine_spec": "--machine",
     "DiskSpec.boot_disk_size_gb": "disk.size_gb",
     "DiskSpec.boot_disk_type": "disk.type",
     "EncryptionSpec.kms_key_name": "encryption-key|encryption_key",
@@ -363,11 +362,6 @@ FLAGS = {
 DIFFERENCES = {
     ("CustomJobSpec.worker_pool_specs", "same"): "no setting asks for FLEX_START",
     ("CustomJobSpec.network", "excludes"): "no setting makes the other kind of network",
-    (
-        "DedicatedResources.machine_spec",
-        "machine",
-    ): "components.deploy has no table of machines for "
-    "inference here; the request is refused before a machine starts",
     ("GcsDestination.output_uri_prefix", "required"): "without the key it is the run's directory",
     ("GcsSource.uris", "required"): "without the key nothing is predicted",
     ("MachineSpec.accelerator_type", "needs"): "the count is 1 where a cluster file has none",
@@ -401,8 +395,6 @@ def ask(field, message):  # noqa: C901 (one case for each flag)
             train([*flags, "--image", value, "--command", "true", "--job-dir", "gs://demo/a"])
         case "DeployedModel.service_account":
             DeployOptions(registry="r", name="m", service_account=value)
-        case "DedicatedResources.machine_spec":
-            DeployOptions(registry="r", name="m", machine=value.machine_type)
         case "DiskSpec.boot_disk_size_gb":
             cluster(disk={"size_gb": value})
         case "DiskSpec.boot_disk_type":

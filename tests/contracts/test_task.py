@@ -57,7 +57,6 @@ CASES = {  # the task, outputs, labels, and the expected score
     ),
     "binary": (Binary(("no", "yes")), FIRST, YES, classified(YES[:, None], FIRST)),
     "several labels": (MultiLabel(ABC), NUMBERS, TRUTHS, classified(TRUTHS, NUMBERS)),
-    "a number": (Regression(("a",), (2.0,)), FIRST, REAL, missed(REALS[:, :1], FIRST, 2)),
     "several numbers": (
         Regression(ABC, (1.0, 2.0, 4.0)),
         NUMBERS,
