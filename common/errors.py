@@ -18,10 +18,11 @@ def unknown(what: str, value: str, allowed: Iterable[str]) -> UserError:
 
     Args:
       what: Kind of the value, in words, such as `key`.
-      value: The value; the message suggests the most similar allowed one, if one is similar.
+      value: The value, of which the message has the first 100 characters; it suggests the most
+        similar allowed one, if one is similar.
       allowed: All allowed values; the message lists them.
     """
-    names = sorted(allowed)
+    names, value = sorted(allowed), value[:100]
     # A name that is a punctuation mark is quoted, or it would look like one of the message's own.
     shown = ", ".join(name if re.match(r"\w", name) else f"'{name}'" for name in names)
     hint = did_you_mean(value, names, cutoff=0.5)

@@ -168,17 +168,19 @@ class Batches(Collection):
             job.state = _State.JOB_STATE_FAILED
 
     def _predict(self, job, model, url):
-        """Asks a server about all instances."""
+        """Asks a server about all instances; that refused requests leave the rest is a guess."""
         files = map(self._endpoints.local, job.input_config.gcs_source.uris)
         lines = "".join(pathlib.Path(file).read_text() for file in files).splitlines()
         instances = list(map(json.loads, lines))
-        rows = []
+        rows, refused = [], 0
         for start in range(0, len(instances), _BATCH):
             batch = instances[start : start + _BATCH]
             response = requests.post(url, json={"instances": batch}, timeout=60)
-            require(response.ok, response.text)
-            for instance, prediction in zip(batch, response.json()["predictions"], strict=True):
+            predictions = response.json().get("predictions", [])
+            for instance, prediction in zip(batch, predictions, strict=response.ok):
                 rows.append(json.dumps({"instance": instance, "prediction": prediction}))
+            refused += 0 if response.ok else len(batch)
+        require(rows, response.text)
         prefix = job.output_config.gcs_destination.output_uri_prefix.rstrip("/")
         time = re.sub(r"\W", "_", job.create_time.isoformat())
         directory = f"{prefix}/prediction-{model.display_name}-{time}"
@@ -186,5 +188,6 @@ class Batches(Collection):
         folder.mkdir(parents=True)
         (folder / "prediction.results-00000-of-00001").write_text("\n".join(rows))
         job.output_info = {"gcs_output_directory": directory}
+        job.completion_stats = {"successful_count": len(rows), "failed_count": refused}
         if job.state == _State.JOB_STATE_RUNNING:
-            job.state = _State.JOB_STATE_SUCCEEDED
+            job.state = f"JOB_STATE_{'PARTIALLY_' if refused else ''}SUCCEEDED"

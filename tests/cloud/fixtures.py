@@ -78,16 +78,14 @@ def bucket(tmp_path, monkeypatch):
 
 
 @pytest.fixture
-def busy_bucket(request, monkeypatch):
-    """The same of a store that fails one request in forty; Google's client asks again soon."""
+def faults(request, monkeypatch):
+    """The `Faults` of the store that has `bucket`; Google's client asks again soon."""
     from google.cloud.storage import retry
 
     from tests.cloud.faults import Faults, ResetError
     from tests.cloud.storage import Storage
 
     faults, answer = Faults(), Storage.answer
-    rules = [{"match": "", how: True, "share": 0.0025} for how in ("reset", "cut")]
-    faults.set("store", [{"match": "", "status": 503, "share": 0.02}, *rules])
 
     def failing(store, asked):
         hits, answered = faults.meet(str(asked)), answer(store, asked)
@@ -98,4 +96,13 @@ def busy_bucket(request, monkeypatch):
     monkeypatch.setattr(Storage, "answer", failing)
     soon = retry.DEFAULT_RETRY.with_delay(initial=0.02, maximum=0.5)
     monkeypatch.setattr(retry, "DEFAULT_RETRY", soon)
-    return request.getfixturevalue("bucket")
+    request.getfixturevalue("bucket")
+    return faults
+
+
+@pytest.fixture
+def busy_bucket(faults, bucket):
+    """The same of a store that fails one request in forty."""
+    rules = [{"match": "", how: True, "share": 0.0025} for how in ("reset", "cut")]
+    faults.set("store", [{"match": "", "status": 503, "share": 0.02}, *rules])
+    return bucket

@@ -73,6 +73,18 @@ def test_run_ends_with_champion_that_predicts(cloud, versions, cluster, store_fa
         assert cloud.needs() == {name: NEEDS["seen"][name] for name in ("you", "pipeline", "train")}
 
 
+def test_partial_prediction_ends_run(cloud, versions):
+    """A row of the second request is no image, and Google's launcher waits for another state."""
+    rows = [{"image": np.zeros((8, 8, 1), int).tolist()}] * 64 + [{"image": "none"}]
+    (cloud.files / "rows.jsonl").write_text("\n".join(map(json.dumps, rows)))
+    flags = f"--train-steps 100 --set predict=gs://{cloud.bucket}/rows.jsonl"
+    run = cloud.finish(cloud.start(ONE, flags), code=1)
+    assert "model-batch-predict: partially_succeeded, for which its step would" in run.printed
+    assert f"{run.run_id}: cancelled" in run.printed and len(versions()) == 1
+    [results] = run.job_dir.glob("predictions/*/prediction.results-*")
+    assert len(results.read_text().splitlines()) == 64
+
+
 @pytest.mark.cloud_ci
 def test_rejected_model_gets_no_version(cloud, versions):
     flags = "--train-steps 20 --min-accuracy 0.9999 --fail-on-reject"

@@ -2,7 +2,7 @@
 
 import pytest
 
-from common.errors import UserError, about, readable, writable
+from common.errors import UserError, about, readable, unknown, writable
 from common.google_cloud import RefusedError
 from common.storage.storage import FileChangedError
 from trainer.data import shards
@@ -23,3 +23,8 @@ def test_named_error_keeps_its_type(error):
     with pytest.raises(error) as raised, about("row 7"):
         raise error("gs://bucket/a")
     assert type(raised.value) is error and str(raised.value).startswith("row 7: gs://bucket/a")
+
+
+def test_long_unknown_name_is_cut():
+    error = str(unknown("column", "a" * 9999, ["fare"]))
+    assert error.startswith("unknown column 'aaa") and len(error) < 200

@@ -25,7 +25,7 @@ from common.storage.files import (
     tree_digest,
     write_bytes,
 )
-from common.storage.storage import storage_of
+from common.storage.storage import map_in_threads, storage_of
 from tests.cloud.objects import Objects
 from tests.errors import user_error
 from tests.programs import wait_until
@@ -204,6 +204,35 @@ def test_bucket_refuses_damaged_upload(bucket, content, monkeypatch):
     with user_error(r"gs://demo/a cannot be used: 400.* CRC32C"):
         write_bytes("gs://demo/a", content)
     assert not list_files("gs://demo")
+
+
+def test_bucket_that_fails_at_times(faults, bucket):
+    """Whatever fails, and wherever a transfer breaks, each file is there, and complete."""
+    contents = [os.urandom(1 << 10) for _ in range(70)] + [os.urandom(20 << 20)]
+    large = "parts.*70"
+    rules = [
+        {"match": "", "status": 503, "share": 0.04},
+        {"match": "", "status": 429, "share": 0.01},
+        # Each in mid-transfer, once: the answer of an upload that is complete, and a download.
+        {"match": "POST .*upload.*uploadType=multipart", "cut": True, "times": 1},
+        {"match": f"PUT .*{large}", "reset": True, "times": 1},
+        {"match": f"GET .*{large}.*alt=media", "cut": True, "times": 1},
+    ]
+    faults.set("store", rules)
+
+    def write(number):
+        return write_bytes(f"gs://demo/parts/{number:02}", contents[number], if_version="")
+
+    parts = map_in_threads(write, range(len(contents)))
+    last = parts[-1]
+    middle = last.num_bytes // 2
+    with open_file(last, 0, middle) as one, open_file(last, middle, last.num_bytes) as other:
+        assert one.read(middle) + other.read() == contents[-1]
+    assert paths(list_files("gs://demo")) == paths(parts)
+    written = sorted((bucket / "parts").iterdir())
+    assert [path.read_bytes() for path in written] == contents
+    delete_files(paths(parts[:-1]))
+    assert paths(list_files("gs://demo")) == [last.path]
 
 
 def test_bucket_that_is_down(monkeypatch):

@@ -129,17 +129,16 @@ class Cluster:
     core: client.CoreV1Api
     objects: client.CustomObjectsApi
 
-    def start(self, job_dir, pools, *flags, command=None, mounts=()):
+    def start(self, job_dir, pools, *flags, command=None):
         """Starts a training of the command, or else of a program that obeys `Job.order`."""
         job_dir.mkdir(exist_ok=True)
         program = job_dir / "program.py"
         program.write_text(_PROGRAM)
-        places = {f"place-{i}": str(path) for i, path in enumerate((job_dir, *mounts))}
-        volume_mounts = [{"name": name, "mountPath": path} for name, path in places.items()]
+        mount = {"name": "job", "mountPath": str(job_dir)}
         template = {
             "terminationGracePeriodSeconds": 5,
-            "volumes": [{"name": name, "hostPath": {"path": p}} for name, p in places.items()],
-            "containers": [{"name": "trainer", "volumeMounts": volume_mounts}],
+            "volumes": [{"name": "job", "hostPath": {"path": str(job_dir)}}],
+            "containers": [{"name": "trainer", "volumeMounts": [mount]}],
         }
         file = job_dir / "cluster.yaml"
         file.write_text(json.dumps({**pools, "pod_template": {"spec": template}}))

@@ -58,7 +58,7 @@ class Backend(abc.ABC):
     Vertex AI may go on. A job directory has one job at a time, and submitting the same job again
     resumes it.
 
-    Every back end keeps these promises, which `tests/contracts/test_backend.py` tests:
+    Every back end keeps these promises:
 
     * Exit codes are those of docs/RUNNING.md, whatever a replica runs on.
     * Replicas that end are restarted as `restart_policy` says, at most as often as
