@@ -77,7 +77,7 @@ run-cloud: setup  ## the whole product on a Vertex AI that is this machine (ARGS
 		--bucket gs://demo --image us-docker.pkg.dev/demo-project/training/image@sha256:$$(printf '0%.0s' $$(seq 64)) $(ARGS)
 
 test-cloud: setup  ## the cloud's paths, on a Vertex AI that is this machine (ARGS='-m cloud_ci' for the shortest)
-	@$(PY) -m tests.cloud --work build/cloud -- $(PY) -m pytest -q -n 2 --dist worksteal -m cloud $(ARGS) tests/cloud tests/tools tests/deploy tests/pipelines
+	@$(PY) -m tests.cloud --work build/cloud -- $(PY) -m pytest -q -n 2 --dist worksteal -m cloud $(ARGS) tests/cloud tests/tools tests/deploy
 
 prove-cloud: setup  ## show on the real Vertex AI what only it can, for less than a dollar (ARGS='--help')
 	@$(PY) -m tools.prove_cloud $(ARGS)
