@@ -76,7 +76,7 @@ def test_reused_process_id_is_not_signalled(tmp_path):
         assert launcher.is_here and not launcher.is_alive
 
 
-def test_holder_that_writes_its_name_later_is_known(tmp_path, monkeypatch):
+def test_holder_writes_its_name_later(tmp_path, monkeypatch):
     launcher = Launcher.of(os.getpid())
     with locks.locked(tmp_path / FILE):
         write = functools.partial((tmp_path / FILE).write_text, launcher.model_dump_json())
