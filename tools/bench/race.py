@@ -10,13 +10,14 @@ stands processor time, which other programs disturb less.
 import json
 import os
 import subprocess
+import sys
 import time
 from collections.abc import Callable, Mapping
 
 import numpy as np
 import psutil
 
-from tests.programs import start_python
+from tests.programs import start
 
 Lap = Callable[[], float]  # Runs once; returns its examples.
 Contestants = Callable[[], Mapping[str, Lap]]  # Prepares a race; the last is compared to.
@@ -28,11 +29,11 @@ class Child:
     The process makes what it needs before it is asked for a lap; see `tools.bench.serve`.
     """
 
-    def __init__(self, module, *args):
+    def __init__(self, module, *args, python=sys.executable):
         """Starts `python -m module args`."""
         env = {"TF_CPP_MIN_LOG_LEVEL": "3", "CUDA_VISIBLE_DEVICES": ""}
         streams = {"stdin": subprocess.PIPE, "stderr": None}
-        self._process = start_python("-m", module, *args, env=env, **streams)
+        self._process = start(python, "-m", module, *args, env=env, **streams)
 
     def __call__(self):
         """Runs a lap; returns its examples."""

@@ -1,4 +1,4 @@
-"""The other end of `race.Child`."""
+"""The other end of `race.Child`; it needs Python alone, as other environments have it too."""
 
 import json
 import sys
