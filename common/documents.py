@@ -39,8 +39,8 @@ def parse_json(text: bytes | str) -> Any:
     """Returns the value of a JSON document.
 
     Raises:
-      ValueError: If the document is not valid JSON, is nested too deep, or has a whole number of
-        more than 20 characters.
+      ValueError: If the document is not valid JSON (NaN and Infinity are read all the same), is
+        nested too deep, or has a whole number of more than 20 characters.
     """
     try:
         return json.loads(text, parse_int=_parse_int)

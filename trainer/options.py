@@ -290,7 +290,10 @@ class Options(Flags):
 
     @property
     def own(self) -> dict[str, Any]:
-        """Options of the model's function, `optimizer` and `task`, by name, with all defaults.
+        """Options of a user's functions, by name: defaults, or values that `model_options` gives.
+
+        They are keywords of the model's function, and of the functions `optimizer` and `task` of a
+        user's own module. Flags such as `--hidden-units` are not considered.
 
         Raises:
           UserError: If there is no such model or option, or a value is not of the default's type.

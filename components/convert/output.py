@@ -133,16 +133,19 @@ def _load_finished(output: str) -> Manifest | None:
 def require_same(
     output: str, manifest: Manifest, plan: str, arguments: Mapping[str, object]
 ) -> None:
-    """Checks that an existing dataset was made by the wanted plan.
+    """Checks that an existing dataset was made by the wanted plan, as its `plan.sha256` says.
+
+    A dataset without that file counts as made by another plan.
 
     Args:
       output: Directory of the dataset.
-      manifest: Manifest of the dataset.
+      manifest: Manifest of the dataset, for the message.
       plan: Digest of all that decides the content of the wanted dataset.
       arguments: Options that are part of the plan, for the message.
 
     Raises:
       UserError: If it was made by another plan.
+      ConnectionError: If a store does not answer.
     """
     if read_bytes(f"{output}/{PLAN}") == plan.encode():
         return

@@ -144,7 +144,11 @@ def _histogram(name: str, samples: Sequence[Sequence[Any]], *, is_categorical: b
       samples: Values in each split, None for a missing one; the training split first.
       is_categorical: Whether to count categories: the 10 most frequent values of the training split
         get a bin each, and all other values of any split share the last one; None counts as a
-        value. Else the edges of the bins span the central 98 % of the training split's numbers.
+        value. Else the edges of the bins span the central 98 % of the training split's numbers;
+        smaller numbers, larger numbers and missing ones have a bin each.
+
+    Returns:
+      The histogram, with the share of each split's values in each bin.
     """
     bins: list[Any]
     categories, edges = list[Any](), list[float]()

@@ -34,7 +34,8 @@ def predict(options: Options) -> tuple[int, int]:
     """Writes a model's answers to rows, beside the columns of the rows and in their order.
 
     Rows that the model refuses are left out. They are written to `options.errors_file` as JSON
-    lines, each with what is wrong; without such rows that file is empty.
+    lines, each with what is wrong; without such rows that file is empty. It replaces one that is
+    there.
 
     Args:
       options: Model, rows and output.

@@ -195,8 +195,9 @@ class Registry(abc.ABC):
     ) -> bool:
         """Makes a version the champion, and the present champion the previous one.
 
-        Before that, a server of the version is started, and has to answer as its facts say if they
-        have requests. There is no server if `instead_of` rules the change out already.
+        Before that, if the version's facts have requests, a server of it is started and has to
+        answer as they say. Without requests, or if `instead_of` rules the change out already,
+        nothing is tried.
 
         Args:
           name: Name of the model.

@@ -67,6 +67,8 @@ class RunRecord:
     def save(self) -> None:
         """Writes `run.json` into the run's directory, in place of one that is there.
 
+        If the directory is gone, it is made again.
+
         Raises:
           OSError: If it cannot be written.
         """

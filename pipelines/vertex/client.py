@@ -92,6 +92,8 @@ def cancel(name: str) -> None:
 def jobs(run: str, kind: Any = aiplatform.CustomJob) -> list[Any]:
     """Returns this program's jobs of all attempts of a run, the oldest first.
 
+    They are messages of Vertex AI's API, such as `v1.CustomJob`.
+
     Args:
       run: Name of the run, which is the display name of its jobs.
       kind: Class of Google's client, `CustomJob` for training or `BatchPredictionJob`.

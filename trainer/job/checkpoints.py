@@ -114,6 +114,9 @@ class Checkpoints:
     def restore(self) -> int:
         """Loads the newest readable checkpoint into the live variables.
 
+        One that cannot be read, or is of another model, is named in a printed line and passed over;
+        it changes no variable.
+
         Returns:
           The step of the checkpoint, or 0 if there are no checkpoints.
 

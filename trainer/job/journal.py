@@ -173,6 +173,9 @@ class Journal:
           phase: Description of what the replica is doing.
           step: Global step.
           **fields: Further values, such as `examples_per_s`; they stay until they are given again.
+
+        Raises:
+          OSError: If the file cannot be written.
         """
         self._state = {**self._state, "phase": phase, "step": int(step), **fields}
         self._show()
@@ -181,6 +184,9 @@ class Journal:
         """Rewrites the status file with the last status, at most every two seconds.
 
         It is to be called often in anything that takes long.
+
+        Raises:
+          OSError: If the file cannot be written.
         """
         if self.silence_s >= _BEAT_S:
             self._show()

@@ -135,7 +135,10 @@ class Task(abc.ABC):
 
     @functools.cached_property
     def all_metrics(self) -> Sequence[keras.metrics.Metric]:
-        """Metrics of training and validation; only their stateless methods are called."""
+        """Default metrics, then the task's own; the loss is not among them.
+
+        Only their stateless methods are called.
+        """
         return *self.default_metrics(), *self.metrics
 
     @property

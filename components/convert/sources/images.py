@@ -417,7 +417,15 @@ class FolderExamples(ImageExamples):
     images: Mapping[str, Sequence[File]]
 
     def pictures(self, piece: Piece, *, heads_only: bool = False) -> Iterator[Picture]:
-        """Yields the images of a piece with their classes; a `UserError` if one cannot be read."""
+        """Yields the images of a piece; the content of one is closed when the next is asked for.
+
+        Args:
+          piece: The piece.
+          heads_only: Whether to fetch only the heads of files in a bucket at once.
+
+        Raises:
+          UserError: If a file cannot be opened.
+        """
         files = self.images[piece.split][slice(*piece.part)]
         with readable(self.name):
             for file, content in zip(

@@ -184,6 +184,7 @@ class KubernetesBackend(Backend):
 
         Raises:
           UserError: If no job runs there, or Kubernetes refuses a request.
+          ConnectionError: If Kubernetes does not answer; the deletion may have been asked for.
         """
         client, jobset = self._newest(job_dir)
         if outcome := _outcome(jobset, ()):

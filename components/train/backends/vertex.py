@@ -296,10 +296,11 @@ class VertexBackend(Backend):
     def _last_attempt(self, job_dir: str) -> tuple[Attempt, Any]:
         """Returns the newest attempt of a job directory, and its `CustomJob`.
 
-        The job is None if the record says that the attempt has ended, or if it was never created.
+        If Vertex AI has no job of the newest attempt, that is passed over. The job is None if the
+        record says that the attempt has ended.
 
         Raises:
-          UserError: If no job ran there.
+          UserError: If no job ran there, or Vertex AI has none of the only attempt.
         """
         store = JobStore(job_dir)
         store.load()
@@ -316,7 +317,10 @@ def _unfinished(store: JobStore, jobs: Jobs) -> Any:
 
     Otherwise, and if there is no job, returns None. The job may have ended meanwhile. Sets the
     attempt's name to that of the job. Removes the attempt from `store.attempts`, without writing
-    the record, if Vertex AI has no such job because its request was never sent.
+    the record, if Vertex AI has no such job: its request was never sent, or somebody has deleted
+    it.
+
+    Raises what `Jobs.named` raises.
     """
     attempts = store.attempts
     if not attempts or attempts[-1].ending:
