@@ -35,7 +35,12 @@ _CHUNK_BYTES = 1 << 20
 
 
 def stat_file(path: Path) -> File | None:
-    """Returns the file of a path; None if there is none, as for a folder or a FIFO."""
+    """Returns the file of a path; None if there is none, as for a folder or a FIFO.
+
+    Raises:
+      UserError: If the store refuses the request.
+      ConnectionError: If the store does not answer.
+    """
     return storage_of(path).stat(os.fspath(path))
 
 
@@ -61,6 +66,11 @@ def list_folder(folder: Path) -> tuple[list[str], list[File]]:
     """Returns the paths of folders and the files directly in a folder, each sorted by path.
 
     All paths begin with `folder`. Both lists are empty if there is no such folder.
+
+    Raises:
+      UserError: If the store refuses the request.
+      ConnectionError: If the store does not answer.
+      OSError: If a local folder cannot be read.
     """
     return storage_of(folder).list_folder(os.fspath(folder))
 
@@ -89,6 +99,7 @@ def open_file(place: File | Path, start: int = 0, stop: int | None = None) -> io
       FileChangedError: From here or from reading, if the file is not the listed version any more.
       UserError: If the store refuses a request.
       ConnectionError: If the store does not answer.
+      OSError: If a local file cannot be read.
     """
     file = require_file(place)
     stop = file.num_bytes if stop is None else stop
@@ -104,12 +115,13 @@ def open_files(files: Sequence[File], stop: int | None = None) -> Iterator[io.Bu
       stop: Offset up to which each file is read ahead, by default its end.
 
     Yields:
-      A reader of each file, in the order of `files`.
+      A reader of each file, in the order of `files`; the caller closes it.
 
     Raises:
       FileChangedError: If a file is not the listed version any more.
       UserError: If the store refuses a request.
       ConnectionError: If the store does not answer.
+      OSError: If a local file cannot be read.
     """
 
     def open_and_fetch(file: File) -> io.BufferedReader:
@@ -143,6 +155,7 @@ def read_json(path: Path) -> Any:
 
     Raises:
       ValueError: If it is no JSON, has more than `documents.MOST_BYTES` (128 MiB), or is `null`.
+      UserError: If a store refuses the request.
       ConnectionError: If a store does not answer.
       OSError: If a local file cannot be read.
     """
@@ -176,7 +189,8 @@ def write_bytes(path: Path, content: bytes, **options: Any) -> File:
       **options: Options of `common.storage.storage.Writer`, such as `if_version`.
 
     Raises:
-      FileExistsError: If the option `if_version` does not hold, and the file has another content.
+      FileExistsError: If the option `if_version` does not hold, or is given and a local file
+        exists; but not if the file that exists has the same content.
       UserError: If the store refuses the request.
       ConnectionError: If the store does not answer.
       OSError: If a local file cannot be written.
@@ -187,7 +201,7 @@ def write_bytes(path: Path, content: bytes, **options: Any) -> File:
 
 
 def write_text(path: Path, text: str, **options: Any) -> File:
-    """Writes a text file in UTF-8, as `write_bytes` does."""
+    """Writes a text file in UTF-8, with the options, result and errors of `write_bytes`."""
     return write_bytes(path, text.encode(), **options)
 
 
@@ -231,6 +245,7 @@ def sha256_of(place: File | Path) -> str:
       FileChangedError: If it is not the listed version any more.
       UserError: If the store refuses the request.
       ConnectionError: If the store does not answer.
+      OSError: If a local file cannot be read.
     """
     with open_file(place) as data:
         return hashlib.file_digest(data, "sha256").hexdigest()
@@ -247,7 +262,9 @@ def crc32c_of(path: Path) -> str:
     Raises:
       FileNotFoundError: If there is no such file.
       FileChangedError: If a local file changes while it is read.
+      UserError: If the store refuses the request.
       ConnectionError: If the store does not answer.
+      OSError: If a local file cannot be read.
     """
     return storage_of(path).crc32c(require_file(path))
 
@@ -255,7 +272,12 @@ def crc32c_of(path: Path) -> str:
 def tree_digest(folder: Path) -> str:
     """Returns the SHA-256 (hexadecimal) over the names and contents of all files below a folder.
 
-    Names are relative to the folder.
+    Names are relative to the folder. A folder that does not exist has the digest of an empty one.
+
+    Raises:
+      UserError: If links lead to one folder twice, a file changes meanwhile, or the store refuses a
+        request.
+      OSError: If a local file cannot be read, or the store does not answer.
     """
     root = os.fspath(folder).rstrip("/")
     digest = hashlib.sha256()
@@ -271,6 +293,7 @@ def require_file(place: File | Path) -> File:
 
     Raises:
       FileNotFoundError: If there is none.
+      UserError: If the store refuses the request.
       ConnectionError: If the store does not answer.
     """
     path = place.path if isinstance(place, File) else place

@@ -102,7 +102,7 @@ class Storage(abc.ABC):
 
     @abc.abstractmethod
     def open(self, file: File, start: int, stop: int) -> io.RawIOBase:
-        """Opens a listed file for reading at a position.
+        """Opens a listed file for reading at a position, without a buffer.
 
         Args:
           file: File as it was listed.
@@ -146,6 +146,9 @@ class Storage(abc.ABC):
         Args:
           path: Path of the file.
           **options: Attributes of `Writer`.
+
+        Raises:
+          OSError: If a local file cannot be created.
         """
         return Writer(path, storage=self, **options)
 
@@ -207,8 +210,8 @@ class Writer:
         """Makes the file appear, and returns it.
 
         Raises:
-          FileExistsError: If `if_version` does not hold and the file that exists has another
-            content.
+          FileExistsError: If `if_version` does not hold, or is given and a local file exists; but
+            not if the file that exists has the same content.
           UserError: If a store refuses the request.
           OSError: If the file cannot be written, or a store does not answer.
         """
