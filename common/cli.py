@@ -47,7 +47,7 @@ def flag(
 
     Args:
       kind: Converts a text to the value, as argparse's `type`. `bool` makes a flag without a value,
-        and a tuple of texts makes a choice.
+        whose default is always False, and a tuple of texts makes a choice.
       help: Description for `--help`.
       *aliases: Further names of the flag, with their dashes.
       default: Value if the flag is not given.
@@ -278,7 +278,7 @@ def run_cli(main: Callable[[], int]) -> NoReturn:
     The command line `--version` prints the version of the code in place of calling `main`. Other
     exit codes are: 1 after a `ConnectionError` (a store or service failed) and 2 after a
     `UserError`, both with one line on stderr; 130 after Ctrl-C; 141 if the reader of stdout has
-    closed the pipe.
+    closed the pipe. Other exceptions pass unchanged.
     """
     set_up_output()
     keep_exit_codes_of_children()

@@ -108,7 +108,7 @@ def variable(
 ) -> Any:
     """Returns the value of an environment variable, parsed by `parse`.
 
-    A variable that is not set, or empty, has the value of the text "0".
+    A variable that is not set, or empty, is parsed as the text "0".
 
     Raises:
       UserError: If `parse` raises an `ArgumentTypeError`; the message names the variable.

@@ -68,7 +68,9 @@ def watch(pid: int, on_death: Callable[[], object] = kill_self) -> None:
 
 
 def follow_owner() -> None:
-    """Ends this process by SIGKILL when the one that it must not outlive ends, if there is one.
+    """Starts a thread that kills this process when the one that it must not outlive ends.
+
+    Does nothing if `PIPELINE_OWNER_PID` names none, that is, is not set or 0.
 
     Raises:
       UserError: If the environment variable `PIPELINE_OWNER_PID` is no process id.

@@ -137,8 +137,8 @@ class Encoding:
     def categories(self) -> int | None:
         """Number of categories; None for `numeric`, whose input is a number.
 
-        For `buckets` it is the number of boundaries and 1. For `vocabulary` and `words` it is the
-        size of the vocabulary and 1, as all unknown values are one more category.
+        For `buckets` it is one more than the number of boundaries. For `vocabulary` and `words` it
+        is one more than the size of the vocabulary, as all unknown values are one category.
         """
         if self.boundaries is not None:
             return len(self.boundaries) + 1

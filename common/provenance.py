@@ -149,8 +149,8 @@ def write(
       manifest: Manifest of the dataset.
       model: Name of the model.
       model_dir: Directory of the SavedModel.
-      task: `package.module:function` that makes the model's task, if the dataset's label does not
-        define it; otherwise None.
+      task: `package.module:function` that makes the model's task, perhaps with its keywords as JSON
+        behind a space, if the dataset's label does not define it; otherwise None.
       learnt: Records that the model was trained on; None to leave that file out.
       signatures: Names of the model's signatures.
 
