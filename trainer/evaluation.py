@@ -102,10 +102,10 @@ class Scores:
         return self.load().get("latest", {}).get("step", 0)
 
     def add(self, step: int, score: dict[str, float], state: State) -> bool:
-        """Records a score, and saves the state if the score is the best yet.
+        """Records a score in `validation.json`, and saves the state if the score is the best yet.
 
-        The state that was the best before is deleted then. An equal score, or one whose loss or
-        ranking metric is not finite, is not the best.
+        The state is saved as `best/ckpt-<step>`, and the one that was the best before is deleted
+        then. An equal score, or one whose loss or ranking metric is not finite, is not the best.
 
         Args:
           step: Global step of the state.
@@ -116,7 +116,8 @@ class Scores:
           True if the score is the best yet.
 
         Raises:
-          UserError: If `validation.json` in the job directory cannot be used.
+          UserError: If `validation.json` in the job directory cannot be used, or a store refuses to
+            take it.
           OSError: If a file cannot be written, or a store does not answer.
         """
         latest = {"step": step, **plain(score)}

@@ -74,8 +74,9 @@ def training_size(
 def settings(opts: Options, size: TrainingSize = TrainingSize()) -> dict[str, Any]:
     """Returns all options that decide what is learnt, by name, with their defaults filled in.
 
-    Options of a model of the user's own are among them by their own names. `none` stands for an
-    option that has no value, or has no effect with this model or the other options.
+    Options of a model of the user's own are among them by their own names. The text `none` stands
+    for an option that has no value, or has no effect with this model or the other options. The
+    value of `optimizer` is `the model's own` if the user's module has a function of that name.
 
     Args:
       opts: Options of the job.
@@ -125,13 +126,14 @@ def optimizer(
     Args:
       opts: Options of the job.
       model: Model whose trainable variables are optimised.
-      manifest: Manifest of the dataset, which an optimizer of the model's own gets.
+      manifest: Manifest of the dataset, which the function `optimizer` of a user's own module gets,
+        if it has one.
       size: Size of the job, which a schedule that falls or has steps needs. The default is for
         callers that do not train, such as one that restores a checkpoint.
 
     Raises:
       UserError: If an option has no effect with the others, there is no such model or option of it,
-        or the model's own optimizer cannot be used.
+        or the optimizer that the user's own module makes cannot be used.
     """
     values = settings(opts, size)
     name, factor, clip = values["schedule"], None, {"global_clipnorm": opts.clip_norm}

@@ -128,6 +128,9 @@ def main_loop(
 ) -> int:
     """Trains from the newest checkpoint to the last step, evaluates and exports.
 
+    The chief writes `job.json`, checkpoints and, if the job is done, the exported model and
+    `DONE.json` into the job directory; the others wait for it at the end.
+
     Returns:
       The exit code: 0, or `saved_code()` after a stop request.
 
@@ -469,7 +472,10 @@ def _compare_starts(
 
 
 def _note_records(opts: Options, manifest: Manifest) -> None:
-    """Records once which records the job learns from: `--init-from` may be gone at the export.
+    """Writes `trained_on.npz`, if the job has none yet: `--init-from` may be gone at the export.
+
+    The file has hashes of the records that the job learns from, and of those that the weights of
+    `--init-from` have learnt from.
 
     Raises:
       UserError: If a file of hashes, or the list of records of `--init-from`, cannot be used.

@@ -58,14 +58,18 @@ class Meter:
         return round(self._warm_steps * self.size.batch / self._warm_s, 1) if self._warm_s else 0.0
 
     def add(self, step: int, window: Window) -> None:
-        """Reports a window, and prints a line of means over the windows since the last line.
+        """Reports a window; the chief also prints a line of means over those since the last line.
 
-        A line is due at the first window, after 2 seconds, at the last step, and when a stop is
-        requested.
+        Every replica writes to its journal and status file, and the chief to TensorBoard's events
+        in `logs/train`. A line is due at the first window, after 2 seconds, at the last step, and
+        when a stop is requested.
 
         Args:
           step: Global step after the window.
           window: Result of its steps.
+
+        Raises:
+          OSError: If journal or status file cannot be written.
         """
         if window.warm:
             self._warm_steps += window.steps

@@ -29,9 +29,9 @@ _MOST_EXAMPLES = 32
 
 
 def run(build: Builder, opts: Options, manifest: Manifest) -> None:
-    """Checks the model if it is the user's own, and sets the random seed again.
+    """Checks the model if it is the user's own, and then sets the random seed again.
 
-    Models that come with the trainer are not checked. Errors that the user's functions raise
+    For models that come with the trainer it does nothing. Errors that the user's functions raise
     themselves pass unchanged.
 
     Raises:

@@ -255,7 +255,9 @@ class Options(Flags):
             )
 
     def on(self, manifest: Manifest) -> Self:
-        """Returns these options with the name of a model for the dataset.
+        """Returns these options, with `model` filled in if no model was named.
+
+        The model is then the trainer's first one for such a dataset.
 
         Raises:
           UserError: If an option or the model does not fit the dataset.
@@ -336,7 +338,7 @@ class Options(Flags):
         return step
 
     def is_met_by(self, record: Done) -> bool:
-        """Returns whether a finished job has trained for these steps or epochs.
+        """Returns whether a finished job has trained for at least these steps or epochs.
 
         A job that stopped early counts too, if it did so with this patience or a larger one.
         """
@@ -392,7 +394,7 @@ def parse(argv: Sequence[str], environ: Mapping[str, str] = os.environ) -> Optio
 
     Raises:
       UserError: If a flag is unknown, is missing, has a value that is not allowed, or contradicts
-        another one.
+        another one; or if `TRAINER_THREADS` is needed and is no number.
     """
     argv = [re.sub(r"^--[\w-]+", lambda m: m[0].replace("_", "-"), a) for a in argv]
     # Vertex AI's directories for a model, checkpoints and logs are .../model, .../checkpoints and

@@ -53,6 +53,9 @@ class SyncSteps:
 
         Returns:
           The result, the same on all processes but for the times.
+
+        Raises:
+          tf.errors.OpError: If another process is lost.
         """
         steps = min(self._steps_a_call, until - step)
         proposal = (
@@ -77,7 +80,11 @@ class SyncSteps:
         return Window(steps=steps, sums=tuple(sums), seconds=seconds, warm=warm, stop=stops > 0)
 
     def agree(self, wish: bool) -> bool:
-        """Returns whether any process has the wish. All processes must call it at the same step."""
+        """Returns whether any process has the wish. All processes must call it at the same step.
+
+        Raises:
+          tf.errors.OpError: If another process is lost.
+        """
         return float(self._agreement(tf.constant(float(wish)))) > 0
 
     def _batches(self) -> tf.distribute.DistributedIterator:

@@ -27,7 +27,7 @@ _CHIEF_SILENT_S = 60.0
 def create(
     name: str, member: Member, *, num_gpus: int | None, all_reduce: str
 ) -> tf.distribute.Strategy:
-    """Returns the strategy of that name for this replica.
+    """Returns the strategy of that name for this replica, and hides other GPUs from TensorFlow.
 
     With `multi_worker_mirrored`, a single replica gets a `OneDeviceStrategy`.
 
@@ -38,8 +38,8 @@ def create(
       all_reduce: Value of `--all-reduce`.
 
     Raises:
-      UserError: If the strategy does not fit the cluster, the machine lacks the GPUs, or NCCL is to
-        be used without any.
+      UserError: If the strategy does not fit the cluster, the machine lacks the GPUs,
+        `TRAINER_POOL_GPUS` is no number, or NCCL is to be used without any GPU.
     """
     gpus = use_gpus(num_gpus)
     fitting = (
@@ -144,9 +144,10 @@ def naming_lost_replicas(member: Member) -> Iterator[None]:
 def serve(member: Member, stop: Stop, channel: ControlChannel) -> None:
     """Runs the server of a parameter server or worker until the process ends; never returns.
 
-    On SIGTERM it asks the chief to save, and ends the process when the chief has saved, is gone, or
-    24 seconds have passed. It also ends the process if the chief was started again or is gone for a
-    minute: a new chief waits until all replicas have connected to it again.
+    On SIGTERM it asks the chief to save, and ends the process with `saved_code()` when the chief
+    has saved, is gone, or 24 seconds have passed. It also ends the process, with `failed_code()`,
+    if the chief was started again or is gone for a minute: a new chief waits until all replicas
+    have connected to it again.
 
     Args:
       member: This replica, of role `ps` or `worker` in a parameter-server job.

@@ -114,6 +114,8 @@ def provide_files(
 ) -> Choice:
     """Copies the training files to a local disk, or verifies them where they lie.
 
+    They are copied to `CACHE_DIR/FINGERPRINT` if the choice has a `cache_dir`. Otherwise they are
+    compared with their CRC-32C, which `verified.json` in `DEFAULT_DIR/FINGERPRINT` then records.
     What was done before is not done again. One process of a machine does it while others wait.
 
     Args:

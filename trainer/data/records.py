@@ -56,6 +56,7 @@ def load(manifest: Manifest, data_dir: str, split: str) -> Columns:
       UserError: If the split is empty, a file is missing or not the one in the manifest, or a
         record does not have its checksum.
       ConnectionError: If a store does not answer when files are compared with the manifest.
+      tf.errors.OpError: If reading fails otherwise.
     """
     (examples,) = _examples(manifest, data_dir, split, manifest.split(split).examples, 0, None)
     return parse(examples, manifest)

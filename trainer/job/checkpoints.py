@@ -83,7 +83,8 @@ class Checkpoints:
     def load_newest(self, after: int = 0) -> int:
         """Reads the newest checkpoint after step `after` into the state's copies.
 
-        A checkpoint that cannot be read is reported once, and skipped from then on.
+        One that cannot be read, or is of another model, is named once in a printed line, and
+        skipped from then on. The live variables do not change.
 
         Returns:
           The step of the checkpoint, or 0 if there is none.
@@ -132,8 +133,9 @@ class Checkpoints:
     def save(self, step: int) -> None:
         """Copies the training state now; a thread writes the copy to disk.
 
-        It waits for the save before. Without a journal it only restarts the time until the next
-        one.
+        The thread then deletes all but the newest `keep` checkpoints, and notes the save in the
+        journal. Copying waits for the save before. Without a journal, nothing is saved, and only
+        the time until the next checkpoint begins anew.
 
         Raises:
           OSError: If the save before has failed, or a store has not answered.
@@ -158,7 +160,7 @@ class Checkpoints:
         self.state.take(step)
 
     def wait(self) -> None:
-        """Waits for the last save.
+        """Waits for the last save, if there is one.
 
         Raises:
           OSError: If it failed, or a store has not answered; earlier checkpoints are unchanged.
@@ -193,9 +195,10 @@ class Checkpoints:
 
 
 def steps(directory: str) -> list[int]:
-    """Returns the steps of the complete checkpoints in a directory, oldest first.
+    """Returns the steps of the checkpoints in a directory, oldest first.
 
-    The list is empty if there is no such directory.
+    A checkpoint is listed once it has its index file. The list is empty if there is no such
+    directory.
 
     Raises:
       OSError: If a store does not answer, or refuses the request.

@@ -87,7 +87,9 @@ class Journal:
     """Writes the events of one replica and attempt, and its status file if there is to be one."""
 
     def __init__(self, job_dir: str, name: str, *, beats: bool = False) -> None:
-        """Begins the journal.
+        """Begins the journal of the attempt in TRAINER_ATTEMPT, or of the next one without a file.
+
+        If the job directory is in a store, a thread starts that calls `send` once a minute.
 
         Args:
           job_dir: Directory of the job.
@@ -98,6 +100,7 @@ class Journal:
 
         Raises:
           UserError: If the environment variable TRAINER_ATTEMPT is no number.
+          OSError: If the file cannot be created.
         """
         self.name, self._job_dir, self._directory = name, job_dir, job_dir
         self._sent: dict[pathlib.Path, int] = {}
@@ -160,7 +163,10 @@ class Journal:
         Args:
           event: Kind of event.
           step: Global step.
-          **fields: Further values of the line.
+          **fields: Further values of the line, which JSON can hold.
+
+        Raises:
+          OSError: If the file cannot be written.
         """
         line = {"event": event, "step": int(step), "time": round(time.time(), 3), **fields}
         with self._lock:

@@ -22,6 +22,10 @@ def build(manifest: Manifest) -> keras.Model:
     Images are [N, height, width, channels] in the dataset's dtype, and outputs float32 [N,
     outputs]. Images with a side below 18 pixels, too small for the network as published, are padded
     at each convolution and pooling.
+
+    Raises:
+      UserError: If the dataset has no feature `image`, or one for regression has no training
+        examples.
     """
     image = manifest.feature("image")
     padding = "valid" if min(image.shape[:2]) >= _UNPADDED_SIDE else "same"

@@ -88,7 +88,7 @@ def suited(name: str | None, manifest: Manifest) -> str:
     A model of the user's own is not compared with the dataset.
 
     Args:
-      name: Name of the model, which `check_name` accepts; None to choose one.
+      name: Name of the model, which `check_name` accepts; None or empty to choose one.
       manifest: Manifest of the dataset.
 
     Raises:

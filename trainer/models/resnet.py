@@ -46,7 +46,8 @@ def build(
       batch_norm_epsilon: Number that is added to variances.
 
     Raises:
-      UserError: If `num_layers` is no such number.
+      UserError: If `num_layers` is no such number, the dataset has no feature `image`, or one for
+        regression has no training examples.
     """
     blocks = (num_layers - 2) // 6
     if blocks < 1 or (num_layers - 2) % 6:

@@ -23,8 +23,11 @@ def build(
 
     Args:
       manifest: Manifest of the dataset, whose `wide` and `deep` list the inputs of the two parts.
-      hidden_units: Units of the hidden layers of the deep part.
+      hidden_units: Units of the hidden layers of the deep part, at least one.
       dropout: Share of values that training drops behind each hidden layer.
+
+    Raises:
+      UserError: If a dataset for regression has no training examples.
     """
     columns: dict[str, keras.KerasTensor] = {}
     classes, logits = manifest.outputs, []

@@ -85,7 +85,8 @@ class Classification(Task):
     def measure(self, answers: np.ndarray, labels: np.ndarray) -> dict[str, Any]:
         """Returns `accuracy`, `loss` (mean cross-entropy in nats), and those of `metrics`.
 
-        For two classes `auc` is added, if the labels have both.
+        For two classes `auc` is added, if the labels have both. The answers are probabilities [N,
+        classes].
         """
         accuracy = (answers.argmax(axis=1) == labels).mean()
         loss = _mean_log_loss(answers[np.arange(len(labels)), labels])
@@ -159,8 +160,9 @@ class MultiLabel(Task):
     def measure(self, answers: np.ndarray, labels: np.ndarray) -> dict[str, Any]:
         """Returns `accuracy`, `loss` (binary cross-entropy in nats), `auc`, and those of `metrics`.
 
-        Accuracy and loss are means over examples and labels. `auc` is the mean over the labels that
-        have both values, and is missing if there is none.
+        The answers are probabilities [N, targets]. Accuracy and loss are means over examples and
+        labels. `auc` is the mean over the labels that have both values, and is missing if there is
+        none.
         """
         probabilities, truth = answers.astype(np.float64), labels == 1
         accuracy = ((probabilities > 0.5) == truth).mean()
@@ -210,9 +212,10 @@ class Regression(Task):
     def measure(self, answers: np.ndarray, labels: np.ndarray) -> dict[str, Any]:
         """Returns `rmse`, `mae`, `mse`, `loss` and `r2`, and those of `metrics`.
 
-        All but `r2` are over examples and targets. `r2` is the coefficient of determination, 1 -
-        squared error / squared deviation from these labels' mean: the average over the targets that
-        vary, and missing if none does. With several targets there is also `rmse_NAME` of each.
+        The answers are predictions [N, targets]. `loss` is the mean of `default_loss`. All but `r2`
+        are over examples and targets. `r2` is the coefficient of determination, 1 - squared error /
+        squared deviation from these labels' mean: the average over the targets that vary, and
+        missing if none does. With several targets there is also `rmse_NAME` of each.
         """
         metrics = super().measure(answers, labels)
         labels = labels.reshape(len(labels), -1).astype(np.float64)

@@ -147,7 +147,7 @@ class Task(abc.ABC):
         return tuple(metric.name for metric in self.all_metrics)
 
     def losses(self, labels: tf.Tensor, outputs: tf.Tensor) -> tf.Tensor:
-        """Returns the loss of each example, float32 [N].
+        """Returns the loss of each example by `loss`, or else `default_loss`, float32 [N].
 
         Raises:
           UserError: If the loss function does not give one number for each example.
