@@ -307,7 +307,7 @@ def confirm(what: str) -> bool:
       what: Action to confirm, such as `delete all of this`.
 
     Returns:
-      True if the answer is `y` or `yes`.
+      True if the answer is `y` or `yes`, in any case; False for another one, and for Ctrl-D.
 
     Raises:
       UserError: If stdin is no terminal; the message names the flag `--yes`.

@@ -47,7 +47,10 @@ def credentials() -> Any:
 
 
 def explained(error: str) -> str:
-    """Returns an error of Google Cloud in one line, with a page to read if a permission lacks."""
+    """Returns an error of Google Cloud in one line, and a page to read if it is about permissions.
+
+    The page is `docs/PROJECT.md`, with a role for each permission.
+    """
     line = " ".join(error.split())
     is_hinted = "permission" in line.lower() and _ROLES not in line
     return f"{line}; {_ROLES}" if is_hinted else line

@@ -151,7 +151,7 @@ def write(
       model_dir: Directory of the SavedModel.
       task: `package.module:function` that makes the model's task, perhaps with its keywords as JSON
         behind a space, if the dataset's label does not define it; otherwise None.
-      learnt: Records that the model was trained on; None to leave that file out.
+      learnt: Records that the model was trained on; None to leave `trained_on.npz` out.
       signatures: Names of the model's signatures.
 
     Raises:
@@ -211,7 +211,9 @@ def taken_by(model_dir: str) -> tuple[list[str], list[Feature]]:
 
 
 def records_of(model_dir: str) -> TrainedOn | None:
-    """Returns hashes of the records that a model was trained on; None if it has no file of them.
+    """Returns hashes of the records that a model was trained on, from its `trained_on.npz`.
+
+    Returns None if it has no such file.
 
     Raises:
       UserError: If that file cannot be used.

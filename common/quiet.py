@@ -25,8 +25,8 @@ def without_advice(*, peers: bool = False) -> Iterator[None]:
     """Context manager that holds back stderr, C++ included, and writes it at the end of the block.
 
     Two lines of advice by TensorFlow are left out: on `absl::InitializeLog`, and on oneDNN. It also
-    makes TensorFlow's runtime log errors alone, from then on, unless the environment variable
-    `TF_CPP_MIN_LOG_LEVEL` is set.
+    sets the environment variable `TF_CPP_MIN_LOG_LEVEL`, unless it is set, so that TensorFlow's
+    runtime logs errors alone from then on.
 
     Args:
       peers: Shows only fatal errors of the runtime from then on. For a replica among others: the

@@ -348,7 +348,7 @@ def has_evaluator() -> bool:
 def follow(opts: Options, manifest: Manifest, journal: Journal, stop: Stop) -> int:
     """Runs an evaluator until the job is done and its last checkpoint is scored.
 
-    The job is done when it has a record of steps or epochs that meet the options. Each time the
+    The job is done when its `DONE.json` has steps or epochs that meet the options. Each time the
     evaluator scores the newest readable checkpoint after the last one scored, so some may be left
     out. A SIGTERM ends the process at once, with `saved_code()`.
 
@@ -390,7 +390,7 @@ def follow(opts: Options, manifest: Manifest, journal: Journal, stop: Stop) -> i
 
 
 def await_evaluator(opts: Options, scores: Scores, step: int, journal: Journal) -> None:
-    """Waits until the evaluator has scored the last checkpoint, for at most 10 minutes.
+    """Waits until the evaluator has scored `step`, the last one, for at most 10 minutes.
 
     After that it prints a line and returns. On Vertex AI the job ends with the chief, so the chief
     must not leave earlier.

@@ -58,9 +58,9 @@ def export(
 ) -> None:
     """Writes the model as a SavedModel, with its preprocessing and what it has learnt from.
 
-    An earlier model in the directory is replaced when the new one is complete; in a store it is
-    deleted before. The model is built anew, outside any strategy, so that nothing of the strategy
-    is saved.
+    The latter is in the directory's `assets.extra`, beside the names of the weights. An earlier
+    model in the directory is replaced when the new one is complete; in a store it is deleted
+    before. The model is built anew, outside any strategy, so that nothing of the strategy is saved.
 
     Args:
       values: Weights by name.

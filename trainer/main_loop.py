@@ -43,7 +43,8 @@ _START_TIMEOUT_S = 600.0  # For which replicas wait for each other at the start.
 def run(opts: Options, member: Member, manifest: Manifest, stop: Stop) -> int:
     """Runs this replica until the job is done or it is stopped.
 
-    Parameter servers and their workers never return; their process ends.
+    Parameter servers and their workers never return; their process ends. An evaluator scores
+    checkpoints and does not train.
 
     Args:
       opts: Options of the job.
@@ -58,7 +59,7 @@ def run(opts: Options, member: Member, manifest: Manifest, stop: Stop) -> int:
       UserError: If options, model, dataset, cluster or machine do not fit each other, or training
         diverges.
       TimeoutError: If replicas are missing at the start.
-      ConnectionError: If another replica is lost.
+      ConnectionError: If another replica is lost, or a store does not answer.
       OSError: If checkpoints or the export cannot be written or read.
     """
     if opts.patience and has_evaluator():

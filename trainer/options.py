@@ -356,7 +356,10 @@ class Options(Flags):
         return {**self._where(*_LEARNT), "strategy": strategy}
 
     def facts(self, manifest: Manifest) -> dict[str, Any]:
-        """Returns the options that decide what is learnt, and the dataset, by name."""
+        """Returns the options of `identity`, and the dataset's name and fingerprint.
+
+        The latter two are called `dataset` and `fingerprint`.
+        """
         return {**self.identity(), "dataset": manifest.name, "fingerprint": manifest.fingerprint}
 
     def _where(self, *groups: str) -> dict[str, Any]:

@@ -35,8 +35,8 @@ _WEIGHT = re.compile(rf"variables/model\.S(.*){_VALUE}")
 def learnt_from(source: str) -> TrainedOn | None:
     """Returns the records that the source's weights were trained on.
 
-    They are listed in an exported model, or in the job directory. Returns None if the source has no
-    list of them, such as a `.keras` file.
+    They are in `trained_on.npz` of an exported model or of a job directory. Returns None if the
+    source has no such file, as if it is a `.keras` file.
 
     Args:
       source: Value of `--init-from`.
@@ -57,7 +57,7 @@ def check_unseen(source: str, manifest: Manifest) -> None:
     """Checks that weights have not learnt from records that are for validation or test here.
 
     They may have if they were trained on a dataset of the same name with another split. Sources
-    that do not say what they were trained on, such as `.keras` files, pass.
+    without `dataset.json` or `job.json`, which say what they were trained on, pass.
 
     Args:
       source: Value of `--init-from`.

@@ -74,7 +74,8 @@ class Storage(abc.ABC):
     """Files by path. For every reader a file is complete or absent, even after its writer crashed.
 
     All methods of a remote storage raise `UserError` for what it refuses (an unknown bucket, no
-    permission), and `ConnectionError` if it does not answer after its client's retries.
+    permission), and `ConnectionError` if it does not answer after its client's retries. Those of
+    the local one raise the operating system's `OSError`.
     """
 
     @abc.abstractmethod
@@ -165,7 +166,8 @@ class Storage(abc.ABC):
         """Makes the file appear under its path, and returns its version.
 
         Raises:
-          FileExistsError: If the writer's `if_version` does not hold.
+          FileExistsError: If the writer's `if_version` does not hold, or is given and a local file
+            exists.
         """
 
     def _discard(self, temporary: IO[bytes]) -> None:

@@ -46,7 +46,7 @@ class Member:
 
     @property
     def everyone(self) -> dict[str, str]:
-        """Addresses of all replicas of the cluster, by name, the leader first.
+        """Addresses of all replicas but evaluators, by name, the leader first.
 
         The leader is the chief or, without one, worker 0. Empty for a single replica.
         """
@@ -107,7 +107,8 @@ def from_environment(environ: Mapping[str, str], *, sync: bool = False) -> Membe
     """Returns this replica as environment variables describe it.
 
     Args:
-      environ: Environment variables.
+      environ: Environment variables, of which `CLUSTER_SPEC` counts if `TRAINER_POOL_ROLES` is set
+        too, and otherwise `TF_CONFIG`.
       sync: Leaves the parameter servers out of the cluster.
 
     Returns:

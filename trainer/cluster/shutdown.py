@@ -77,8 +77,9 @@ class Stop:
     def at_once(self, before: Callable[[], None] = lambda: None) -> Iterator[None]:
         """Context manager in which SIGTERM ends the process at once, as there is nothing to save.
 
-        A signal that came earlier ends it on entering. Another thread makes the call and ends the
-        process, as the main thread may be stuck in C++. These contexts cannot be nested.
+        The exit code is `saved_code()`. A signal that came earlier ends it on entering. Another
+        thread makes the call and ends the process, as the main thread may be stuck in C++. These
+        contexts cannot be nested.
 
         Args:
           before: Function to call before the process ends.

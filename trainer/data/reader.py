@@ -89,8 +89,8 @@ class Reader(abc.ABC):
     ) -> Columns:
         """Returns a part of the global batch of a step, as columns [count, ...] by name.
 
-        Image files are decoded, images augmented, and the columns prepared for the model, unless
-        `load` has prepared them.
+        Image files are decoded, images augmented if `augment` says so, and the columns prepared for
+        the model, unless `load` has prepared them.
 
         Args:
           loaded: Result of `load`.

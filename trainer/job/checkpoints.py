@@ -73,7 +73,7 @@ class Checkpoints:
         return self.is_late or (self._every_steps > 0 and step % self._every_steps == 0)
 
     def steps(self) -> list[int]:
-        """Returns the steps of the complete checkpoints, oldest first.
+        """Returns the steps of the job's checkpoints that have their index file, oldest first.
 
         Raises:
           OSError: If a store does not answer, or refuses the request.

@@ -47,7 +47,7 @@ class Done(pydantic.BaseModel, frozen=True, extra="allow"):
 
 
 def load(job_dir: str) -> Done | None:
-    """Returns the record of a finished job, or None if the job is not finished.
+    """Returns the record of a finished job, `DONE.json`, or None if the job is not finished.
 
     Raises:
       UserError: If the file cannot be used.

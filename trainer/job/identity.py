@@ -18,7 +18,7 @@ _NOT_COMPARED = {"batch_size", "horizon_steps", "precision"}
 
 
 def first_start(job_dir: str) -> dict[str, Any]:
-    """Returns the record of the job's first start; empty if there is none.
+    """Returns the record of the job's first start, `job.json`; empty if there is none.
 
     Raises:
       UserError: If the file cannot be used.
@@ -33,7 +33,7 @@ def first_start(job_dir: str) -> dict[str, Any]:
 
 
 def begin(job_dir: str, record: Mapping[str, Any], *, write: bool) -> dict[str, Any]:
-    """Returns the record of the job's first start, or `record` if this is the first.
+    """Returns the record of the job's first start, `job.json`, or `record` if this is the first.
 
     Keys that the record of the first start lacks are taken from `record`.
 
@@ -64,6 +64,8 @@ def begin(job_dir: str, record: Mapping[str, Any], *, write: bool) -> dict[str, 
 def check(job_dir: str, identity: Mapping[str, Any]) -> None:
     """Checks that the job directory, if it is in use, was started with the same `identity`.
 
+    It is in use if it has a `job.json`.
+
     Raises:
       UserError: If it was not (the message names every difference), or the file cannot be used.
       ConnectionError: If a store does not answer.
@@ -88,7 +90,7 @@ def facts(job_dir: str) -> dict[str, Any]:
     """Returns how a job's model was made; empty if this is no job's directory.
 
     The keys are `settings`, with all defaults filled in, `replicas` by role, and `versions` of
-    packages.
+    packages, those that `job.json` has.
 
     Raises:
       UserError: If the file cannot be used.
@@ -101,7 +103,7 @@ def facts(job_dir: str) -> dict[str, Any]:
 def trained_on(job_dir: str) -> tuple[str, Mapping[str, Any]] | None:
     """Returns the name of a job's dataset and the arguments of its conversion.
 
-    Returns None if this is no job's directory.
+    Returns None if this is no job's directory, that is, has no `job.json`.
 
     Raises:
       UserError: If the file cannot be used.

@@ -87,9 +87,10 @@ class Journal:
     """Writes the events of one replica and attempt, and its status file if there is to be one."""
 
     def __init__(self, job_dir: str, name: str, *, beats: bool = False) -> None:
-        """Begins the journal of the attempt in TRAINER_ATTEMPT, or of the next one without a file.
+        """Begins the file `journal-<name>-<attempt>.jsonl`.
 
-        If the job directory is in a store, a thread starts that calls `send` once a minute.
+        The attempt is that in TRAINER_ATTEMPT, or the next one without such a file. If the job
+        directory is in a store, a thread starts that calls `send` once a minute.
 
         Args:
           job_dir: Directory of the job.
@@ -187,7 +188,7 @@ class Journal:
         self._show()
 
     def alive(self) -> None:
-        """Rewrites the status file with the last status, at most every two seconds.
+        """Rewrites the status file, if there is one, with the last status, at most every 2 seconds.
 
         It is to be called often in anything that takes long.
 

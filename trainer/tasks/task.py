@@ -61,6 +61,8 @@ class Task(abc.ABC):
     def __post_init__(self) -> None:
         """Creates the variables of all metrics, and checks the names of the metrics.
 
+        A name that Keras has made for one of `metrics` loses its number, as in `log_cosh_error_1`.
+
         It must run on all replicas outside a strategy's scope, which would share the variables.
 
         Raises:
