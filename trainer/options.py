@@ -387,9 +387,10 @@ def parse(argv: Sequence[str], environ: Mapping[str, str] = os.environ) -> Optio
     """Returns the options of a command line.
 
     `--train_steps` is the same as `--train-steps`, as in older programs. Without `--job-dir`, a
-    custom job of Vertex AI uses the directory of its `baseOutputDirectory`, or of its trial. With a
-    model of the user's own, other flags with a value become its `model_options`. Without
-    `--threads`, the number is that in `TRAINER_THREADS`. `--help` prints the help and exits.
+    custom job of Vertex AI uses the directory around `AIP_MODEL_DIR`, that is, its
+    `baseOutputDirectory` or that of its trial. With a model of the user's own, other flags with a
+    value become its `model_options`. Without `--threads`, the number is that in `TRAINER_THREADS`.
+    `--help` prints the help and exits.
 
     Args:
       argv: Arguments without the program's name.

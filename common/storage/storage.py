@@ -209,7 +209,7 @@ class Writer:
         self._num_bytes += self._temporary.write(content)
 
     def close(self) -> File:
-        """Makes the file appear, and returns it.
+        """Makes the file appear, and returns it, without its times.
 
         Raises:
           FileExistsError: If `if_version` does not hold, or is given and a local file exists; but

@@ -50,6 +50,7 @@ def serving_preprocessing(
         refuses such rows, so that no model has learnt what they mean. The message has a line for
         each wrong value, with the name of its column and the number of its row, from 0. TensorFlow
         itself refuses whole numbers of more than 64 bits, without these.
+      UserError: If a table has no column of such a name.
     """
     served = dict(columns)
     if not manifest.is_table:
