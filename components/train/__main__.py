@@ -101,6 +101,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     Raises:
       UserError: If the arguments, the files that they name, or the job are wrong.
       ConnectionError: If a bucket, Google Cloud or Kubernetes does not answer.
+      ValueError: If `--ssh-command` has an open quotation.
+      OSError: If this machine cannot write to the log directory of the ssh back end.
     """
     args = parse(argv)
     backend_class = BACKENDS[args.backend]

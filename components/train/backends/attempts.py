@@ -129,8 +129,8 @@ class Bounds:
         """Yields the time that each limit leaves for the next attempt; nothing if none is set.
 
         Yields:
-          Seconds that are left to all replicas of `cluster` together, negative if the limit is
-          exceeded, and the message for people if none are left.
+          Seconds for which all replicas of `cluster` may still run at the same time, negative if
+          the limit is exceeded, and the message for people if none are left.
         """
         if self.timeout_s is not None:
             used_s = sum(attempt.seconds for attempt in attempts)
@@ -263,7 +263,7 @@ def next_attempt(attempts: Sequence[Attempt], bounds: Bounds, num_earlier: int =
 
 
 class JobStore:
-    """Record of a training's attempts, kept in the job directory beside the checkpoints.
+    """Record of a training's attempts, the file `attempts.json` in the job directory.
 
     Attributes:
       job_dir: Job directory, in a bucket.
@@ -352,7 +352,7 @@ class JobStore:
         return attempt
 
     def complete(self, jobs: Sequence[Any], *, is_lost: bool = False) -> None:
-        """Sets how the last attempt has ended, without writing the record.
+        """Sets how the last attempt has ended, in its fields from `ending` on; does not write that.
 
         Args:
           jobs: Its jobs (`CustomJob` messages), at least one, oldest first; all have ended. There
@@ -387,7 +387,7 @@ class JobStore:
         attempt.error, attempt.ending, attempt.step_after = error, how, attempt.step_before
 
     def write(self, attempts: list[Attempt]) -> None:
-        """Replaces the record in the bucket, and `attempts`.
+        """Replaces the record `attempts.json` in the bucket, and `attempts`.
 
         Raises:
           RefusedError: If another command has written the record since it was read or written here,

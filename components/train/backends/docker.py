@@ -57,10 +57,10 @@ class DockerOptions(LocalOptions):
 class DockerBackend(LocalBackend):
     """Runs each replica in a container on this machine.
 
-    A container sees the directories of the job, its dataset and `--mount` at the same paths as on
-    this machine, and no others. It has the same working directory. Replicas reach each other at
-    addresses such as `worker-1:2222`; no port is published. An image that is not on this machine is
-    refused, not pulled.
+    A container sees the directories of the job, its logs, its dataset and cache, `--code` and
+    `--mount` at the same paths as on this machine, and no others. It has the same working
+    directory. Replicas reach each other at addresses such as `worker-1:2222`; no port is published.
+    An image that is not on this machine is refused, not pulled.
 
     Ignored here: machine and accelerator types, alternatives, the disk and `scheduling.strategy`. A
     paused container is found to be frozen only by the silence of its status file.

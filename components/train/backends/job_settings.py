@@ -161,8 +161,9 @@ class JobSettings(Flags):
     def arguments(self, cluster: Cluster, run: str = "") -> dict[str, Any]:
         """Returns arguments of `CustomTrainingJobOp` by name.
 
-        The display name, machines, project, region and output directory are not among them. Neither
-        are settings that are not set, and `timeout` (text such as `3600s`) without a time limit.
+        The display name, machines, environment, project, region and output directory are not among
+        them. Neither are settings that are not set, and `timeout` (text such as `3600s`) without a
+        time limit.
 
         Args:
           cluster: Decides scheduling strategy, time limit, and whether a lost replica restarts all.

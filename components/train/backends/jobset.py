@@ -35,7 +35,8 @@ _INDEX = "JOB_COMPLETION_INDEX"
 def jobset_name(job_dir: str) -> str:
     """Returns the name of the JobSet of a job directory, which is always the same.
 
-    It has 21 characters, so that names of pods do not exceed the 63 that Kubernetes allows.
+    Slashes at the end of `job_dir` make no difference. The name has 21 characters, so that names of
+    pods do not exceed the 63 that Kubernetes allows.
     """
     return f"training-{hashlib.sha256(job_dir.rstrip('/').encode()).hexdigest()[:12]}"
 

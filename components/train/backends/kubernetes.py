@@ -120,8 +120,8 @@ class KubernetesBackend(Backend):
         """Checks the job and makes the manifest; sends no request. Prints notes on standard error.
 
         Raises:
-          UserError: If `--image` is missing, or the replicas would not see the dataset or the job
-            directory of the project's trainer.
+          UserError: If `--image` is missing, a `pod_template` is no patch of a Pod, or the replicas
+            would not see the dataset or the job directory of the project's trainer.
         """
         if not self.options.image:
             raise UserError("--image is missing; give one that the cluster can pull")
@@ -144,15 +144,19 @@ class KubernetesBackend(Backend):
         yield Submission(manifest=manifest, timeout_s=job.cluster.scheduling.timeout_s)
 
     def submit(self, plan: Submission, output: Output) -> int:
-        """Creates the JobSet, or follows the one that runs, until it has ended.
+        """Creates the JobSet, in place of one that has ended, and follows it until it has ended.
+
+        If the JobSet of the job directory still runs, it follows that one.
 
         Returns:
-          0 if the training is done; 128+n if signal n stopped this process; 143 if the JobSet was
-          deleted elsewhere; 124 at the time limit; 137 if a replica had to be killed; else the exit
-          code of the replica that failed.
+          0 if the training is done; 128+n if signal n stopped the job, or ended only this process
+          while the job continues; 143 if the JobSet was deleted elsewhere; 124 at the time limit;
+          137 if a replica had to be killed; else the exit code of the replica that failed, or 1 if
+          it is not known.
 
         Raises:
-          UserError: If Kubernetes refuses a request, or there are no credentials.
+          UserError: If Kubernetes refuses a request, or there are no credentials. While the job is
+            followed, only after more than 20 refusals in a row.
           ConnectionError: If Kubernetes does not answer before the job is followed.
         """
         client = JobSetClient(self.options.namespace, plan.manifest["metadata"]["name"])
@@ -162,8 +166,11 @@ class KubernetesBackend(Backend):
     def status(self, job_dir: str) -> Status:
         """Returns the state of the JobSet and of its pods.
 
+        The exit code is that of the job if the state is `failed`, else 0.
+
         Raises:
           UserError: If no job ran there, or Kubernetes refuses a request.
+          ConnectionError: If Kubernetes does not answer.
         """
         client, jobset = self._newest(job_dir)
         pods = client.pods.values()
@@ -204,6 +211,7 @@ class KubernetesBackend(Backend):
 
         Raises:
           UserError: If no job ran there, or Kubernetes refuses a request.
+          ConnectionError: If Kubernetes does not answer.
         """
         client, _ = self._newest(job_dir)
         for pod in client.pods.values():
@@ -214,7 +222,8 @@ class KubernetesBackend(Backend):
         """Returns a client that knows the pods of a job directory, and the JobSet.
 
         Raises:
-          UserError: If there is none.
+          UserError: If there is no JobSet, or Kubernetes refuses a request.
+          ConnectionError: If Kubernetes does not answer.
         """
         client = JobSetClient(self.options.namespace, jobset_name(job_dir))
         jobset = client.get()
@@ -232,7 +241,8 @@ def _outcome(jobset: Mapping[str, Any], pods: Iterable[Pod]) -> Outcome | None:
 
     Args:
       jobset: JobSet as Kubernetes shows it.
-      pods: Its pods, those that have ended in the order of their ends.
+      pods: Its pods, those that have ended in the order of their ends. If none of them explains a
+        failure, it counts as the end at the time limit if the JobSet has one, else as exit code 1.
     """
     status = jobset.get("status", {})
     terminal = status.get("terminalState")
@@ -283,7 +293,10 @@ class Training:
         self._started_s = 0.0
 
     def run(self) -> int:
-        """Creates the JobSet and follows it to its end, as `KubernetesBackend.submit` says."""
+        """Creates or follows the JobSet to its end, and returns the job's exit code.
+
+        Exit codes and errors are those of `KubernetesBackend.submit`.
+        """
         client = self._client
         list(client.changes())  # A missing permission shows before anything runs.
         outcome = None
@@ -341,7 +354,10 @@ class Training:
             self._request.wait(self._signals, _POLL_S)
 
     def _poll(self) -> Outcome | None:
-        """Shows what changes within a second, and returns the outcome once all has ended."""
+        """Shows what changes within a second, and ends the JobSet if it has to end.
+
+        Returns the outcome once the JobSet and all its pods have ended, None before.
+        """
         client = self._client
         jobset = client.get()
         for pod in client.changes():

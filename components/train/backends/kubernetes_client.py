@@ -105,12 +105,12 @@ class Pod:
 
     @property
     def is_started(self) -> bool:
-        """Whether its program runs, or has run."""
+        """True if its program runs, or has run."""
         return self.exit_code is not None or self.state == "running"
 
     @property
     def is_over(self) -> bool:
-        """Whether its program has ended, or will never start."""
+        """True if its program has ended, or the pod has been removed."""
         return self.is_gone or self.exit_code is not None
 
 
@@ -126,7 +126,9 @@ class JobSetClient:
     """
 
     def __init__(self, namespace: str | None, name: str) -> None:
-        """Reads the credentials: those of the kubeconfig file, else those of the pod around this.
+        """Reads the credentials: of the kubeconfig file, else of the pod in which this runs.
+
+        The environment variable KUBECONFIG may name the file. Sends no request.
 
         Args:
           namespace: Namespace; None for that of the kubeconfig file, else `default`, or of the pod.
@@ -175,14 +177,15 @@ class JobSetClient:
         return None
 
     def delete(self) -> None:
-        """Has the JobSet end, if there is one; it exists until its last pod has gone."""
+        """Asks to delete the JobSet, if there is one; it exists until its last pod has gone."""
         with contextlib.suppress(MissingError):
             self._call("delete", name=self.name, propagation_policy="Foreground")
 
     def changes(self) -> Iterator[Pod]:
         """Yields all pods or, from the second call on, those that change within a second or two.
 
-        After a ConnectionError, the next call yields all pods again.
+        Keeps their states in `pods`, so it has to be iterated to the end. After a ConnectionError,
+        the next call yields all pods that exist again.
         """
         from kubernetes.watch import Watch
 
@@ -213,7 +216,7 @@ class JobSetClient:
 
     @property
     def is_any_killed(self) -> bool:
-        """Whether a pod that was asked to end had to be killed."""
+        """True if a pod that was asked to end had to be killed (exit code 137)."""
         return any(pod.is_stopped and pod.exit_code == KILLED for pod in self.pods.values())
 
     def log(self, pod: Pod, *, follow: bool = False) -> Iterator[tuple[str, str]]:
@@ -245,7 +248,12 @@ class JobSetClient:
             return call(**_KIND, **_LIMIT, namespace=self._namespace, **arguments)
 
     def _note(self, pod: Any, *, is_gone: bool) -> Pod:
-        """Keeps the state of a pod, and returns it."""
+        """Keeps the state of a pod, and returns it; once ended, only `is_gone` changes.
+
+        Args:
+          pod: The `V1Pod`.
+          is_gone: Whether it has been removed.
+        """
         meta = pod.metadata
         before = self.pods.get(meta.name)
         if before and before.exit_code is not None:

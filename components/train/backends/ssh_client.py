@@ -94,6 +94,9 @@ def run(request: dict[str, Any]) -> int:
 
     Returns:
       The replica's exit code (128+n if signal n killed it), or 137 if the connection is lost.
+
+    Raises:
+      OSError: If the command line `ssh` cannot be started.
     """
     env = {name: os.environ[name] for name in request["variables"]}
     # The connection is in a session of its own, since a signal to this process group is meant for

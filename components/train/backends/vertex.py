@@ -223,10 +223,13 @@ class VertexBackend(Backend):
     def submit(self, plan: Submission, output: Output) -> int:
         """Submits the job and follows it to its end, then again as often as its limits allow.
 
+        A job that still runs is followed first. Nothing is submitted if the training is done
+        already. The attempts are recorded in `attempts.json` of the job directory.
+
         Returns:
-          0 if the training is done; 128+n if signal n stopped this process; 143 if the job was
-          cancelled elsewhere; 124 if a limit is used up; 75 if there are no machines; else the exit
-          code of the replica that failed.
+          0 if the training is done; 128+n if signal n stopped the job, or ended only this process
+          while the job continues; 143 if the job was cancelled elsewhere; 124 if a limit is used
+          up; 75 if there are no machines; else the exit code of the replica that failed.
 
         Raises:
           UserError: If Google Cloud refuses a request, another command works on the job directory,
@@ -239,8 +242,11 @@ class VertexBackend(Backend):
     def status(self, job_dir: str) -> Status:
         """Returns the state of the last attempt, by its record or, if it runs, by Vertex AI.
 
+        The exit code of a failure is 1 until a launcher has recorded how the attempt ended.
+
         Raises:
           UserError: If no job ran there, its record is damaged, or Google Cloud refuses a request.
+          ConnectionError: If Google Cloud does not answer.
         """
         attempt, job = self._last_attempt(job_dir)
         state = _STATES.get(ending(job) if job else attempt.ending, "failed")
@@ -255,7 +261,8 @@ class VertexBackend(Backend):
           0 if it was cancelled or has succeeded, else the exit code in the record.
 
         Raises:
-          UserError: If no job runs there.
+          UserError: If no job runs there, its record is damaged, or Google Cloud refuses a request.
+          ConnectionError: If Google Cloud does not answer.
         """
         attempt, job = self._last_attempt(job_dir)
         if not job or ending(job):
@@ -275,6 +282,7 @@ class VertexBackend(Backend):
 
         Raises:
           UserError: If no job ran there, its record is damaged, or Google Cloud refuses a request.
+          ConnectionError: If Google Cloud does not answer.
         """
         attempt, _ = self._last_attempt(job_dir)
         for name in attempt.jobs or [attempt.name]:
@@ -350,6 +358,8 @@ class Training:
 
     def run(self) -> int:
         """Submits and follows jobs until the training is done or given up.
+
+        After SIGHUP or a repeated signal, returns while the job continues.
 
         Returns:
           0 if it is done; 128+n after signal n; 143 if the job was cancelled elsewhere; 124 if a

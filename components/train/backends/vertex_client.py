@@ -92,7 +92,9 @@ class Jobs:
                 raise NoCapacityError(f"{_SERVICE}: {error}") from None
 
     def named(self, display_name: str, location: str) -> Any:
-        """Returns a `CustomJob` with this display name and this project's label, or None.
+        """Returns a `CustomJob` with this display name that this program made, or None.
+
+        This program's jobs have the label `managed_by: tfrecord-training`.
 
         Args:
           display_name: Display name of the job.
@@ -248,7 +250,7 @@ class CloudLogs:
         self._written: dict[str, datetime.datetime] = {}
 
     def new(self) -> Iterator[tuple[str, str]]:
-        """Yields the lines that have arrived since the last call.
+        """Yields the lines that have arrived since the last call; the first call yields all.
 
         A line that arrives when one with a time more than 60 s later was read before is left out.
 

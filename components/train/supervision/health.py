@@ -94,7 +94,7 @@ class Vitals:
     def read(self, now: float) -> None:
         """Reads the status file if it has changed, and notes whether the process is stopped.
 
-        A file that is missing, damaged or without an integer `step` changes nothing.
+        A file that is missing, damaged or without an integer `step` leaves `state` as it is.
 
         Args:
           now: Monotonic time.
@@ -138,6 +138,8 @@ class Vitals:
     def summary(self, phase: str) -> str:
         """Returns the progress for people, such as `training, step 7, 120 examples/s`.
 
+        Step and speed are left out if the newest status does not have them.
+
         Args:
           phase: Word with which the text begins.
         """
@@ -149,6 +151,9 @@ class Vitals:
 
     def frozen(self, now: float, patience: Patience, *, reports: bool) -> str:
         """Returns the reason why the replica counts as frozen; an empty text if it does not.
+
+        It does if, as of the last `read`, the process was stopped, or its status was missing or
+        unchanged, for as long as `patience` says.
 
         Args:
           now: Monotonic time.

@@ -31,7 +31,7 @@ Event = Mapping[str, Any]
 
 @contextlib.contextmanager
 def recording(directory: str) -> Iterator[Callable[..., None]]:
-    """Opens the log of a directory and yields a function that appends events to it.
+    """Opens `launcher.jsonl` of a directory and yields a function that appends events to it.
 
     The function takes the event's name, its message, and further fields as keyword arguments. It
     ignores errors of writing, since the job may still end well when the disk is full.
@@ -52,7 +52,9 @@ def recording(directory: str) -> Iterator[Callable[..., None]]:
 
 
 def last_run(directory: str) -> list[Event]:
-    """Returns the newest `start` in the log of a directory and the events after it, oldest first.
+    """Returns the newest `start` in a directory's `launcher.jsonl` and the events after it.
+
+    They are in the order of the file, the oldest first.
 
     Without a `start` these are all events. Lines that are not events are skipped. The list is empty
     if there is no log that can be read.

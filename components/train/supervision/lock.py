@@ -124,6 +124,8 @@ class Launcher(BaseModel, frozen=True):
 def locked(directory: str) -> Iterator[int]:
     """Holds the lock of a local job directory, which is created if it does not exist.
 
+    The lock is on the file `launcher.lock`, into which the identity of this process is written.
+
     If the launcher that held the lock is gone but its guard is not, waits until the guard has
     removed what is left of the job.
 
@@ -166,7 +168,8 @@ def holder(directory: str) -> Launcher | None:
     A lock file that is missing or cannot be opened counts as free.
 
     The launcher may already be gone, while its guard removes what is left of the job. If it has
-    only just taken the lock, waits up to a second until it has written its name.
+    only just taken the lock, waits up to a second until it has written its name; after that, or if
+    the name is damaged, returns process 0 of "an unknown host".
     """
     content = b""
     with contextlib.suppress(OSError), open(os.path.join(directory, FILE), "rb") as file:

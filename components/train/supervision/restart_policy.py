@@ -146,8 +146,8 @@ def decide(role: str, strategy: str, exit_code: int) -> Follows:
     """Returns the consequence of the end of a replica, if its budget allows a restart.
 
     With exit code 0 the job is done for the chief, and nothing follows for others. With another
-    one, an evaluator starts again alone, and so does a worker with parameter servers, unless the
-    code is 143. In all other cases all replicas start again.
+    one, an evaluator starts again alone; so does a worker with parameter servers, unless its code
+    is 143. In all other cases all replicas start again.
 
     Args:
       role: Role of the replica.

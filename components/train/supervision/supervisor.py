@@ -50,6 +50,8 @@ _DEFAULTS = Patience()
 def run(plan: Plan, output: Output, patience: Patience = _DEFAULTS) -> int:
     """Runs a job to its end. It must be called from the main thread.
 
+    Its events are appended to `launcher.jsonl` in `plan.records_dir`.
+
     Args:
       plan: Plan of the job.
       output: Shows the output of the replicas and the messages of the launcher.
@@ -67,7 +69,8 @@ def run(plan: Plan, output: Output, patience: Patience = _DEFAULTS) -> int:
 
     Raises:
       UserError: If another launcher works on the job directory, a directory cannot be written, a
-        command of `plan.setup` fails, or a replica cannot be started. No replica runs then.
+        bucket refuses a request, a command of `plan.setup` fails, or a replica cannot be started.
+        No replica runs then.
       ConnectionError: If the job directory is in a bucket that does not answer.
     """
     with contextlib.ExitStack() as stack:
@@ -376,16 +379,17 @@ class _Job:
             self._finish(self.patience.failure_s, **fields)
 
     def _check(self, now: float) -> None:
-        """Checks the time limit, and kills the replica that was silent for longest if it is frozen.
+        """Checks the time limit, and kills a replica that is frozen.
 
-        None is killed while the job ends or all are stopped for a restart.
+        Of several frozen ones it kills only the one that was silent for longest. None is killed
+        while the job ends, all are stopped for a restart, or the end of a killed one is awaited.
         """
         self._check_at = now + self.patience.check_s
         if now >= self._time_out_at:
             why = f"ended by its time limit (scheduling.timeout: {self.plan.timeout_s} s)"
             self._stop_all(why, TIMED_OUT, self.patience.grace_period_s)
-        # The replica that has been silent for longest is killed. The others may be silent because
-        # they wait for it, so none of them is killed while its end is still awaited.
+        # Only the frozen replica that has been silent for longest is killed. Others may be silent
+        # because they wait for it, so none of them is killed while its end is still awaited.
         for child in sorted(
             self._running(), key=lambda child: (child.vitals.changed, child.started)
         ):
