@@ -58,7 +58,10 @@ KEYS = Keys(
 
 
 def unusable(config: Config) -> list[str]:
-    """Returns the names of keys that are given and mean something to Vertex AI only."""
+    """Returns the sorted names of keys that are given and mean something to Vertex AI only.
+
+    With `claim`, these include `project`, `location` and `bucket`, which a run without it uses.
+    """
     names = {
         "fail_on_reject",
         *cloud_options.CloudOptions.__dataclass_fields__,
@@ -71,7 +74,7 @@ def unusable(config: Config) -> list[str]:
 
 
 def submit(config: Config, *, wait: bool, dry_run: bool) -> int:
-    """Starts a run, and prints its URL. With `dry_run` it only prints the pipeline's arguments.
+    """Starts a run, and prints its URL. With `dry_run` it only prints its arguments, as JSON.
 
     Args:
       config: Keys of the run; `kfp_host` is given.
@@ -82,7 +85,8 @@ def submit(config: Config, *, wait: bool, dry_run: bool) -> int:
       The exit code, 1 if the run has not succeeded, which shows only with `wait`, else 0.
 
     Raises:
-      UserError: If a key is wrong, or the server refuses the run.
+      UserError: If a key is wrong, `claim` and `bucket` are both missing, or the server refuses the
+        run.
       ConnectionError: If the server does not answer.
     """
     if config.claim:

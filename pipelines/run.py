@@ -131,15 +131,15 @@ def describe(config: Config, *, reads: bool = True) -> dict[str, Any]:
 
     Args:
       config: Values of the keys.
-      reads: Whether to read the source, whose content is a part of `dataset_dir`; that is empty
+      reads: Whether to read the source, whose content decides `dataset_dir`; that is False
         otherwise.
 
     Returns:
-      `arguments` of the pipeline without the paths and the id of the run; `dataset`, `cluster` and
+      `arguments` of the pipeline without those that `record.begin` adds; `dataset`, `cluster` and
       `sources` as in a `RunRecord`.
 
     Raises:
-      UserError: If a key or the source cannot be used.
+      UserError: If a key, the source, or the module of a model of the user's own cannot be used.
       ConnectionError: If the source is in a bucket that does not answer.
     """
     cluster_file = config.cluster or DEFAULT_CLUSTER
@@ -175,7 +175,7 @@ def _absolute(path: str) -> str:
 
 
 def execute(record: RunRecord, fail_on_reject: bool = False) -> int:
-    """Runs or resumes a run, and writes its summary and its page.
+    """Runs or resumes a run, and writes its `summary.json`, `report.html` and `evaluation.json`.
 
     It must be called from the main thread, and leaves its handlers of signals in place.
 

@@ -55,6 +55,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
     Raises:
       UserError: If the arguments or a run that they name are wrong, or a file cannot be written.
+      ConnectionError: If the source of a run to resume is in a bucket that does not answer.
     """
     args = _parser().parse_args(argv)
     args.runs_dir = pathlib.Path(args.runs_dir).resolve()

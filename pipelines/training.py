@@ -53,7 +53,8 @@ def build(
     Args:
       backend: `local`, `vertex` or `kubeflow`.
       image: Container image of the steps; for Vertex AI by digest.
-      job: Arguments of `CustomTrainingJobOp`, as `JobSettings` makes them.
+      job: Arguments of `CustomTrainingJobOp`, as `JobSettings` makes them; only with `vertex`. The
+        batch prediction takes labels, service account and key from them.
       job_args: The same settings as flags, for the step `plan`.
       is_template: Whether the spec is for many runs. The server then names each run, which gets a
         directory of its own below `job_dir`.

@@ -87,7 +87,7 @@ class Progress(Live):
         return self.log_dir / f"{step.name if step else 'pipeline'}.log"
 
     def follow(self, lines: Iterable[bytes]) -> Iterator[Step]:
-        """Logs the lines of the runner's output and shows what they report.
+        """Appends the lines of the runner's output to the logs, and shows what they report.
 
         Args:
           lines: Output of `pipelines.local.runner`, until it ends.

@@ -76,11 +76,14 @@ class RunRecord:
 
 
 def begin(runs_dir: pathlib.Path, arguments: Mapping[str, Any], **facts: Any) -> RunRecord:
-    """Makes a directory for a new run, writes its record, and locks it for this process.
+    """Makes a directory for a new run, writes its `run.json`, and locks that for this process.
+
+    The directory is `<runs_dir>/<date>-<time>`, and the id of the run is its name.
 
     Args:
       runs_dir: Directory of the runs, made if it does not exist.
-      arguments: Arguments of the pipeline beside the paths and the id of the run, which are added.
+      arguments: Arguments of the pipeline beside those that are added: `run_dir`, `job_dir`,
+        `train_args` (which names the logs) and `run_id`.
       **facts: Other fields of the record.
 
     Returns:

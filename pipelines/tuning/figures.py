@@ -12,9 +12,9 @@ def measured(job_dir: str, record: Done) -> dict[str, Any]:
 
     Times are seconds of the chief: `time_s` from the start to the end of each attempt;
     `checkpoints_s` and `evaluation_s` that training waited; `restarts_s` that attempts after the
-    first took from their start to a step that none before had reached. `replicas` compute
-    gradients. `examples_per_s` is of all of them in the last attempt, or None if it made too few
-    steps. `machine_hours` are `time_s` for every process of the cluster.
+    first took from their start to a step that none before had reached. `replicas` is the number of
+    those that compute gradients. `examples_per_s` is of all of them in the last attempt, or None if
+    it made too few steps. `machine_hours` are `time_s` for every process of the cluster, in hours.
 
     Args:
       job_dir: Directory of the job.

@@ -35,7 +35,7 @@ def text(settings: Mapping[str, Any]) -> str:
 
 
 def write(study: optuna.Study, asks: str, directory: pathlib.Path) -> FrozenTrial | None:
-    """Writes the three files.
+    """Writes `study.csv`, `study.md` and `study.html`.
 
     Args:
       study: The study, of which at least one trial has begun.
@@ -77,8 +77,9 @@ def write(study: optuna.Study, asks: str, directory: pathlib.Path) -> FrozenTria
 def _table(study: optuna.Study) -> pandas.DataFrame:
     """Returns a row for each trial that has begun, with its settings, score and figures.
 
-    `speed_up` is against the trial of the first combination with the same repeat, and `efficiency`
-    is that by the replicas that it has more. Values that are not known are NaN.
+    `speed_up` is the ratio of its examples per second to those of the trial of the first
+    combination with the same repeat, and `efficiency` is `speed_up` divided by the ratio of their
+    numbers of replicas. Values that are not known are NaN.
     """
     names, metric = [*study.user_attrs[SPACE]], study.user_attrs[METRIC]
     runs = pandas.DataFrame(

@@ -96,6 +96,9 @@ class Search:
     def run(self) -> int:
         """Runs all trials that are not done.
 
+        Writes the results after each trial, and at the end `best.yaml` with the keys of the best
+        one. It must be called from the main thread.
+
         Returns:
           0; 128 + n if signal n stopped a training; or 75 if Vertex AI has no machines.
 
@@ -258,8 +261,9 @@ class Search:
         """Starts or resumes the training of a trial.
 
         Raises:
-          UserError: If a key or the source is wrong, or a file cannot be written.
+          UserError: If a key or the source is wrong.
           ConnectionError: If a store does not answer.
+          OSError: If a file cannot be written.
         """
         settings, repeat = trial.params, trial.user_attrs[REPEAT]
         again = f", repeat {repeat}" if repeat else ""

@@ -107,7 +107,7 @@ class Study(Model):
 
     @property
     def combinations(self) -> list[Settings]:
-        """All combinations of the listed values, and of the ends of ranges."""
+        """Combinations of the listed values and the ends of ranges; at most the first 10,000."""
         values = {
             name: each.choices
             if isinstance(each, CategoricalDistribution)
@@ -123,7 +123,9 @@ class Study(Model):
         Args:
           settings: A value for each setting to vary.
           repeat: Number of the repeat, which is added to the seed.
-          known: Keys that `run.yaml` may have. All other settings become flags of the trainer.
+          known: Keys that `run.yaml` may have. All other settings become flags of the trainer,
+            which are appended to `trainer_flags`; an option of our trainer that is False is left
+            out.
         """
         values = {**self.run, **self.cases.get(settings.get(CASE, ""), {}), **settings}
         values.pop(CASE, None)

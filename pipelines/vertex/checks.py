@@ -65,11 +65,12 @@ class Asker:
           **headers: Headers of the request.
 
         Returns:
-          The HTTP status, and the JSON of the answer. If the request is refused, the latter has
-          only a `message`.
+          The HTTP status, and the JSON of the answer. If the status is not 200 (404, for example),
+          the latter has only a `message`.
 
         Raises:
-          ConnectionError: If nothing answers in time, or if the server fails.
+          ConnectionError: If nothing answers in time, or if the server fails or gets too many
+            requests (status 408, 429, or 500 and above).
           UserError: If the credentials are refused.
         """
         limits = {"timeout": _TIMEOUT_S, "max_allowed_time": _TIMEOUT_S}

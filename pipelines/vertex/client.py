@@ -68,6 +68,8 @@ def get(name: str) -> v1.PipelineJob:
 def runs(**labels: str) -> list[v1.PipelineJob]:
     """Returns this program's runs that have all these labels, the newest first.
 
+    They are all runs in the project and region of `connect`, also those that have ended.
+
     Raises:
       UserError: If Vertex AI refuses the request.
       ConnectionError: If Vertex AI does not answer.
@@ -92,7 +94,8 @@ def cancel(name: str) -> None:
 def jobs(run: str, kind: Any = aiplatform.CustomJob) -> list[Any]:
     """Returns this program's jobs of all attempts of a run, the oldest first.
 
-    They are messages of Vertex AI's API, such as `v1.CustomJob`.
+    They are messages of Vertex AI's API, such as `v1.CustomJob`, from the project and region of
+    `connect`.
 
     Args:
       run: Name of the run, which is the display name of its jobs.

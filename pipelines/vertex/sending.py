@@ -27,9 +27,9 @@ _END_POLLS = 7  # Long enough for a cancelled job, which has half a minute to sa
 def recorded(submission: Submission, store: JobStore) -> list[v1.PipelineJob]:
     """Reads the record of a run's attempts into the store, and returns the run's pipeline jobs.
 
-    If nobody waited for the last attempt, its ending is found out and added, or the attempt is
-    removed if it has not come to the training. That is written to the bucket only with the next
-    attempt.
+    The jobs are sorted, the newest first. If nobody waited for the last attempt, its ending is
+    found out and added, or the attempt is removed if it has not come to the training. That is
+    written to the bucket only with the next attempt.
 
     Raises:
       UserError: If a pipeline job of the run has not ended, a training job does not end within a
@@ -53,6 +53,9 @@ def run(
     submission: Submission, store: JobStore, runs: Sequence[v1.PipelineJob], *, wait: bool
 ) -> int:
     """Sends a run. If it waits, it sends further attempts while training is given up and may go on.
+
+    Prints what happens, and writes the submission (`run.json`) and its attempts (`attempts.json`)
+    to the bucket.
 
     Args:
       submission: The run.
@@ -157,7 +160,10 @@ def _failed_steps(run: v1.PipelineJob) -> dict[str, v1.PipelineTaskDetail]:
 
 
 def _complete(store: JobStore, jobs: Sequence[v1.CustomJob], run: v1.PipelineJob | None) -> None:
-    """Records how the last attempt has ended, or removes it if it has not come to the training.
+    """Sets in the store how the last attempt has ended, or removes it; writes nothing.
+
+    It is removed if it has no training job, unless its step `train` has failed for lack of capacity
+    or because of the infrastructure.
 
     Args:
       store: Record of the attempts.

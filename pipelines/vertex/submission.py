@@ -144,7 +144,8 @@ class Submission:
 def prepare(config: Config) -> Submission:
     """Returns a new submission with a new name. Checks all keys, and sends no request.
 
-    If only `service_account` is given, the training acts as that account too.
+    If only `service_account` is given, the training acts as that account too. Notes on the cluster
+    file are printed on standard error.
 
     Raises:
       UserError: If a key is wrong, or if keys do not fit each other.

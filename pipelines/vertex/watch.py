@@ -91,8 +91,9 @@ def steps(job: v1.PipelineJob) -> Iterator[tuple[str, v1.PipelineTaskDetail]]:
 def newest_step(job_dir: str) -> dict[str, Any]:
     """Returns the newest line with the event `step` or `evaluation` in the chief's journals.
 
-    The last 64 KiB of each journal are read, the newest journal first. The result is empty if there
-    is no such line yet, or if the store refuses to show the journals.
+    The line is parsed from JSON. The journals are the files `journal-chief-0-*` of the job
+    directory. The last 64 KiB of each are read, the newest journal first. The result is empty if
+    there is no such line yet, or if the store refuses to show the journals.
 
     Raises:
       ConnectionError: If the store does not answer.
