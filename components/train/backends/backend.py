@@ -53,12 +53,12 @@ class Status:
 class Backend(abc.ABC):
     """A place where the replicas of a job run.
 
-    Every method may raise a `UserError` and, if a bucket or Google Cloud does not answer, a
-    `ConnectionError`. Processes that the call has started do not run any more then; only a job of
-    Vertex AI may go on. A job directory has one job at a time, and submitting the same job again
-    resumes it.
+    Every method may raise a `UserError` and, if a bucket, Google Cloud or Kubernetes does not
+    answer, a `ConnectionError`. Processes that the call has started do not run any more then; only
+    a job of Vertex AI or Kubernetes may go on. A job directory has one job at a time, and
+    submitting the same job again resumes it.
 
-    Every back end keeps these promises:
+    Every back end keeps these promises, but for what `KubernetesBackend` lists:
 
     * Exit codes are those of docs/RUNNING.md, whatever a replica runs on.
     * Replicas that end are restarted as `restart_policy` says, at most as often as
@@ -105,14 +105,16 @@ class Backend(abc.ABC):
     def submit(self, plan: Any, output: Output) -> int:
         """Runs a plan and waits until the job ends.
 
+        Where the job can outlive this process, SIGHUP or a repeated signal only ends the waiting.
+
         Args:
           plan: Plan that `plan` yielded, with its block still open.
           output: Shows the output of the replicas and the events of the job.
 
         Returns:
           The exit code of the job as in docs/RUNNING.md: 0 if it is done, 128+n after signal n, 124
-          at its time limit, 137 if a replica had to be killed before it had saved, else that of the
-          replica that failed.
+          at its time limit, 137 if a replica had to be killed before it had saved, 75 if there are
+          no machines, else that of the replica that failed.
 
         Raises:
           UserError: If another launcher works on the job directory, or the job is refused.

@@ -338,7 +338,10 @@ class Training:
         return outcome.exit_code
 
     def _create(self) -> None:
-        """Creates the JobSet, in place of one that has ended; does nothing if one runs."""
+        """Creates the JobSet, in place of one that has ended; creates none if one runs.
+
+        Until the old one has gone, it waits as `StopRequest.wait` does, and may raise a LeftError.
+        """
         while True:
             try:
                 return self._client.create(self._plan.manifest)

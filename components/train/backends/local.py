@@ -69,7 +69,8 @@ class LocalBackend(Backend):
 
         Raises:
           UserError: If another launcher works on the job directory, a directory cannot be written,
-            a command of `plan.setup` fails, or a replica cannot be started.
+            a bucket refuses a request, a command of `plan.setup` fails, or a replica cannot be
+            started.
           ConnectionError: If the job directory is in a bucket that does not answer.
         """
         patience = Patience(grace_period_s=self.options.grace_period_s or Patience.grace_period_s)

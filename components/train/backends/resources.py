@@ -33,10 +33,11 @@ class Machine:
 def divide(cluster: Cluster, machines: Sequence[Machine] = ()) -> dict[_Member, dict[str, str]]:
     """Divides the cores and GPUs of each machine among its replicas.
 
-    The cores are divided equally among the replicas other than parameter servers. Those compute
-    little, and get as many threads as one of the others. Each replica gets as many GPUs as its pool
-    asks for. If no pool asks for any, each replica that trains on GPUs gets the same number of
-    them, the largest that every machine can give, or fewer if its role cannot use so many.
+    The cores are divided equally among the replicas other than parameter servers. Parameter servers
+    compute little, and get as many threads as one of the others. Each replica gets as many GPUs as
+    its pool asks for. If no pool asks for any, each replica that trains on GPUs gets the same
+    number of them, the largest that every machine can give, or fewer if its role cannot use so
+    many.
 
     Args:
       cluster: Pools of the job.

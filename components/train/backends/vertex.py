@@ -304,11 +304,13 @@ class VertexBackend(Backend):
     def _last_attempt(self, job_dir: str) -> tuple[Attempt, Any]:
         """Returns the newest attempt of a job directory, and its `CustomJob`.
 
-        If Vertex AI has no job of the newest attempt, that is passed over. The job is None if the
-        record says that the attempt has ended.
+        If the newest attempt has not ended by its record, but Vertex AI has no job of it, it is
+        passed over. The job is None if the record says that the attempt has ended.
 
         Raises:
-          UserError: If no job ran there, or Vertex AI has none of the only attempt.
+          UserError: If no job ran there, Vertex AI has none of the only attempt, the record is
+            damaged, or Google Cloud refuses a request.
+          ConnectionError: If Google Cloud does not answer.
         """
         store = JobStore(job_dir)
         store.load()

@@ -29,8 +29,7 @@ def plan_vertex(
       cluster: Pools to translate.
       image: Container image of every replica.
       args: Flags of the trainer, which get the cluster's `--strategy`, or arguments of `command`.
-      machines: Whether Vertex AI runs the job, so that every pool needs a machine type; False if
-        this machine runs it.
+      machines: Whether Vertex AI runs the job, so that every pool needs a machine type.
       command: Program and arguments that replace the trainer; empty for the trainer.
       env: Environment variables for every replica.
 

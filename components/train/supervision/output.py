@@ -59,7 +59,7 @@ class Output:
     """
 
     def __init__(self, descriptor: int = 1) -> None:
-        """Starts the thread that writes to a file descriptor."""
+        """Starts the thread that writes to a file descriptor, which is made blocking."""
         # Another process that shares the descriptor may have made it non-blocking.
         os.set_blocking(descriptor, True)
         self._file = open(descriptor, "w", encoding="utf-8", errors="replace", closefd=False)  # noqa: SIM115
