@@ -100,7 +100,7 @@ def cluster_of(config: Config, default: str = DEFAULT_CLUSTER) -> Cluster:
 
     Args:
       config: Keys of the run.
-      default: Cluster file without the key `cluster`.
+      default: Cluster file if the key `cluster` is not given.
 
     Raises:
       UserError: If the cluster file cannot be used, or does not fit the keys.
@@ -112,6 +112,8 @@ def cluster_of(config: Config, default: str = DEFAULT_CLUSTER) -> Cluster:
 
 def scheduled_as(cluster: Cluster, config: Config) -> Cluster:
     """Returns a cluster in which the scheduling keys that are given replace its own.
+
+    They are `scheduling`, `timeout` and `max_restarts`.
 
     Raises:
       UserError: If the value of a key is not allowed in a cluster file.

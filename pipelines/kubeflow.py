@@ -138,7 +138,7 @@ def submit(config: Config, *, wait: bool, dry_run: bool) -> int:
 
 
 def _follow(client: kfp.Client, run_id: str) -> str:
-    """Returns the state of a run when it has ended.
+    """Waits until a run has ended, and returns its state, such as `SUCCEEDED` or `FAILED`.
 
     While the network or the server fails, it goes on waiting.
 

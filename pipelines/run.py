@@ -102,6 +102,9 @@ def _parser() -> Parser:
 def _prepare(config: Config) -> RunRecord:
     """Checks all keys, then makes the directory of the run, and returns its locked record.
 
+    Also makes the directory of the registry, and copies a finished training that `job_dir` names
+    into that of the run.
+
     Raises:
       UserError: If a key or the source cannot be used, or if a directory cannot be written.
       ConnectionError: If the source is in a bucket that does not answer.

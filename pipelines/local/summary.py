@@ -55,7 +55,8 @@ def write(record: RunRecord, progress: Progress, status: str, seconds: float) ->
 
     Returns:
       The content of `summary.json`. Its `reason` is the last error that the user can repair in the
-      log of a step that failed; None without one, and if `status` is not `failed`.
+      log of a step that failed, with the step's name; None without one, and if `status` is not
+      `failed`.
 
     Raises:
       OSError: If a file cannot be written.

@@ -10,6 +10,8 @@ from trainer.job.done import Done
 def measured(job_dir: str, record: Done) -> dict[str, Any]:
     """Returns the figures of a finished training, by name.
 
+    They are made from its `job.json` and the chief's journals.
+
     Times are seconds of the chief: `time_s` from the start to the end of each attempt;
     `checkpoints_s` and `evaluation_s` that training waited; `restarts_s` that attempts after the
     first took from their start to a step that none before had reached. `replicas` is the number of
@@ -22,6 +24,7 @@ def measured(job_dir: str, record: Done) -> dict[str, Any]:
 
     Raises:
       UserError: If a file cannot be used.
+      FileNotFoundError: If there is no such job directory.
       ConnectionError: If a store does not answer.
     """
     facts = identity.facts(job_dir)

@@ -20,12 +20,12 @@ REPEAT, ERROR, FIGURES = "repeat", "error", "figures"
 
 
 def begun(study: optuna.Study) -> list[FrozenTrial]:
-    """Returns the trials by their numbers, without one that was killed before it had settings."""
+    """Returns the trials, sorted by number, without one that was killed before it had settings."""
     return [trial for trial in study.get_trials() if REPEAT in trial.user_attrs]
 
 
 def short(value: Any) -> str:
-    """Returns the value of a setting for people; numbers that were drawn have many digits."""
+    """Returns the value of a setting for people; a float has 4 significant digits."""
     return f"{value:.4g}" if isinstance(value, float) else str(value)
 
 

@@ -174,7 +174,9 @@ class Search:
         return values["cluster"], launcher, [f"--data-dir={data}", *values["trainer_args"]]
 
     def _open(self) -> None:
-        """Opens the study of the directory, or begins it.
+        """Opens the study in the directory's `study.log`, or begins it.
+
+        Converts the dataset unless it is there.
 
         Raises:
           UserError: If the directory has another study, the dataset cannot be converted or has no
@@ -230,7 +232,10 @@ class Search:
         ]
 
     def _next(self) -> optuna.Trial | None:
-        """Returns a trial to train, first those that were interrupted; None if there is none."""
+        """Returns a trial to train, first those that were interrupted; None if there is none.
+
+        Any other is new, and is added to the study.
+        """
         if self._interrupted:
             return optuna.Trial(self._study, self._interrupted.pop(0)._trial_id)
         trials = results.begun(self._study)
@@ -260,6 +265,8 @@ class Search:
     def _start(self, trial: optuna.Trial) -> Training:
         """Starts or resumes the training of a trial.
 
+        Writes `trial-<number>.cluster.json`; the training's output goes to `trial-<number>.log`.
+
         Raises:
           UserError: If a key or the source is wrong.
           ConnectionError: If a store does not answer.
@@ -286,7 +293,9 @@ class Search:
         return Training(trial=trial, job_dir=job_dir, log=log, process=process)
 
     def _report(self, training: Training) -> None:
-        """Reports the newest score of a training to the study, which may have it stop then.
+        """Reports the newest score in a training's `validation.json` to the study.
+
+        If the study prunes and the score is bad, asks the training to stop.
 
         Raises:
           UserError: If the file of the scores cannot be used.
@@ -307,8 +316,8 @@ class Search:
           Whether its trial is done; otherwise the training can go on later.
 
         Raises:
-          UserError: If several trials have failed one after the other, or a file of the job cannot
-            be used.
+          UserError: If five trials have failed one after the other, or a file of the job cannot be
+            used.
           ConnectionError: If a store does not answer.
         """
         trial, code, value = training.trial, training.process.returncode, None
