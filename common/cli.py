@@ -18,6 +18,7 @@ import dataclasses
 import io
 import os
 import re
+import shlex
 import signal
 import sys
 from collections.abc import Callable, Collection, Sequence
@@ -179,6 +180,22 @@ class Flags:
 def as_list(values: str | Sequence[str] | None) -> list[str]:
     """Returns the values of a flag that takes several: no items for None, one item for a text."""
     return [values] if isinstance(values, str) else list(values or ())
+
+
+def split_words(flag: str, text: str) -> list[str]:
+    """Returns the words of a command line, as a shell splits it.
+
+    Args:
+      flag: Flag that gives the command line, such as `--command`, for the message.
+      text: The command line.
+
+    Raises:
+      UserError: If a quotation is not closed.
+    """
+    try:
+        return shlex.split(text)
+    except ValueError as error:
+        raise UserError(f"{flag} {text!r}: {error}; close the quotation") from None
 
 
 def check_value(field: dataclasses.Field[Any], value: Any) -> Any:

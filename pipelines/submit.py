@@ -14,7 +14,7 @@ from collections.abc import Iterator, Sequence
 
 from common.cli import Parser, confirm, run_cli
 from common.errors import UserError
-from common.storage.files import read_json
+from common.storage.files import parsed_json
 from components.evaluate.gate import OUTCOMES, REJECT
 from components.register.register import open_registry
 from components.train.backends.attempts import JobStore, first_attempt
@@ -196,15 +196,16 @@ def _ended(config: Config, submission: Submission) -> int:
       The exit code, 3 for a rejected model with --fail-on-reject, else 0.
 
     Raises:
-      UserError: If the evaluation is gone from the bucket, or Google Cloud refuses a request.
+      UserError: If the evaluation is gone from the bucket or damaged, or Google Cloud refuses a
+        request.
       ConnectionError: If Google Cloud does not answer.
     """
     values = submission.values
     path = f"{values['job_dir']}/evaluation.json"
-    evaluation = read_json(path)
-    if evaluation is None:
-        raise UserError(f"the run has succeeded, but {path} is not there any more")
-    decided, metrics = evaluation["decision"], evaluation["metrics"]
+    with parsed_json(path) as evaluation:
+        if evaluation is None:
+            raise UserError(f"the run has succeeded, but {path} is not there any more")
+        decided, metrics = evaluation["decision"], evaluation["metrics"]
     shown = [f"{name} {value:.4g}" for name, value in metrics.items() if isinstance(value, float)]
     print(", ".join(shown))
     print(f"{OUTCOMES[decided['verdict']]}: {decided['why']}")

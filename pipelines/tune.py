@@ -6,10 +6,9 @@ stopped or killed.
 """
 
 import pathlib
-import shlex
 from collections.abc import Sequence
 
-from common.cli import Parser, run_cli
+from common.cli import Parser, run_cli, split_words
 from common.errors import UserError, writable
 from common.flags import at_least, job_directory, local
 from components.train.supervision.lock import locked
@@ -41,7 +40,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     directory = pathlib.Path(args.output or f"jobs/{pathlib.Path(args.study).stem}").resolve()
     if (directory / "job.json").exists():
         raise UserError(f"{directory}: a training job has this directory; give --output")
-    search = Search(study, directory, args.backend, shlex.split(args.train_flags))
+    search = Search(study, directory, args.backend, split_words("--train-flags", args.train_flags))
     with writable(f"--output {directory}"), locked(str(directory)):
         if code := search.run():
             return code

@@ -104,7 +104,8 @@ def newest_step(job_dir: str) -> dict[str, Any]:
             with open_file(file, max(0, file.num_bytes - _TAIL_BYTES)) as tail:
                 lines = tail.read().splitlines()
             for text in reversed(lines):
-                with contextlib.suppress(ValueError):  # Lines at the ends may be cut off.
+                # Lines at the ends may be cut off.
+                with contextlib.suppress(ValueError, KeyError, TypeError):
                     line = parse_json(text)
                     if line["event"] in ("step", "evaluation"):
                         return line

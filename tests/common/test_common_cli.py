@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from common.cli import Flags, flag
+from common.cli import Flags, flag, split_words
 from common.flags import at_least, share
 from tests.errors import user_error
 
@@ -72,3 +72,9 @@ def test_mistyped_flag_gets_suggestion(flag, hint):
     with user_error() as refused:
         Options.parse(["--output=x", flag], "test")
     assert str(refused.value).endswith(f"{hint} (see test --help)")
+
+
+def test_open_quotation_is_refused():
+    assert split_words("--command", "a 'b c'") == ["a", "b c"]
+    with user_error('--command "a \'b": No closing quotation'):
+        split_words("--command", "a 'b")

@@ -2,9 +2,9 @@
 
 import dataclasses
 import os
-import shlex
 from collections.abc import Sequence
 
+from common.cli import split_words
 from common.errors import UserError, about
 from components.train.cluster.cluster_file import Cluster
 from components.train.cluster.lookup import strategy_flag
@@ -87,10 +87,7 @@ def own_program(
       UserError: If the command is empty or has an open quotation, if `job_dir` is None or empty, or
         if there is no directory `code`.
     """
-    try:
-        words = shlex.split(command)
-    except ValueError as error:
-        raise UserError(f"--command {command!r}: {error}; close the quotation") from None
+    words = split_words("--command", command)
     if not words:
         raise UserError(
             "--command is empty; write for example --command 'python -m mytrainer.task'"

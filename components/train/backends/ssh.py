@@ -18,7 +18,6 @@ import os
 import random
 import re
 import secrets
-import shlex
 import subprocess
 import sys
 import tempfile
@@ -29,7 +28,7 @@ from typing import Any
 
 import common
 import trainer
-from common.cli import flag
+from common.cli import flag, split_words
 from common.errors import UserError, readable
 from common.ports import PORTS
 from components.train.backends import ssh_client
@@ -105,10 +104,10 @@ class SshBackend(LocalBackend):
         of the replicas into the log directory.
 
         Raises:
-          UserError: If `--hosts` is missing, the host file is wrong or has too few slots, a host
-            cannot be used, the job directory is in a bucket and there is no `--log-dir`, or a host
-            has fewer GPUs than the cluster file asks for, unless none has any.
-          ValueError: If `--ssh-command` has an open quotation.
+          UserError: If `--hosts` is missing, the host file is wrong or has too few slots, a
+            quotation in `--ssh-command` is open, a host cannot be used, the job directory is in a
+            bucket and there is no `--log-dir`, or a host has fewer GPUs than the cluster file asks
+            for, unless none has any.
           OSError: If this machine cannot write to the log directory.
         """
         options, program = self.options, job.program
@@ -116,7 +115,7 @@ class SshBackend(LocalBackend):
             raise UserError("--backend ssh needs hosts; add --hosts FILE with a host on each line")
         log_dir = os.path.abspath(self.log_dir(job))
         host_of = place(job.cluster, read_hosts(options.hosts))
-        client = shlex.split(f"{options.ssh_command or 'ssh'} {_CONNECTION}")
+        client = split_words("--ssh-command", f"{options.ssh_command or 'ssh'} {_CONNECTION}")
         python = options.remote_python or sys.executable
         on_host = ssh_client.on_host(python)
         commands = {
