@@ -88,11 +88,12 @@ def unneeded(run_dir: str, *, temporary_only: bool = False) -> list[Leftover]:
 def delete(run_dir: str, leftovers: Iterable[Leftover]) -> None:
     """Deletes files and folders of a run, and notes each in `cleanup.jsonl` of its directory.
 
-    One that is gone already is noted as well.
+    One that is gone already is noted as well. A run that has not ended is not refused.
 
     Raises:
       UserError: If this is no directory of a run, or if a file lies outside of it, or behind a
         symbolic link. Leftovers before that file are deleted by then.
+      OSError: If a file cannot be deleted, likewise, or `cleanup.jsonl` cannot be written.
     """
     run = pathlib.Path(run_dir).resolve()
     is_running(run)  # Raises an error if this is no directory of a run.

@@ -17,8 +17,14 @@ def cleanup(
 
     On Vertex AI, `project` and `location` are given, and jobs of the run are cancelled. On this
     machine, `run_dir` is given. Replicas have ended with their launcher there, so only files are
-    left. Elsewhere, the training is stopped if it goes on without its launcher; `train_args`,
-    `job_dir` and `run_folder` are those of the steps `train` and `locate`.
+    left; a run also counts as a success if it has evaluated its model and has not failed.
+    Elsewhere, the training is stopped if it goes on without its launcher; `train_args`, `job_dir`
+    and `run_folder` are those of the steps `train` and `locate`. A UserError is only printed there.
+
+    Raises:
+      ExceptionGroup: If jobs on Vertex AI could not be cancelled.
+      GoogleAPICallError: If these cannot be listed.
+      ConnectionError: If the training elsewhere cannot be stopped, as its cluster does not answer.
     """
     import os
 

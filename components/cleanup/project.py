@@ -93,7 +93,8 @@ def load_state(project: str, location: str, bucket: str) -> ProjectState:
     """Returns the present state of a project and a bucket.
 
     Only resources with this program's label are listed, and files below `runs/` and `models/`.
-    Files are listed before jobs. A run that begins meanwhile then has no files in the list.
+    Files are listed before jobs. A run that begins meanwhile then has no files in the list. Project
+    and location become the ones that Google's client uses.
 
     Args:
       project: Id of the project.
@@ -125,8 +126,9 @@ def leftovers(
     """Returns what can be deleted. Sends no request.
 
     That is jobs that go on although their run has ended; in this bucket, temporary files and
-    checkpoints of runs that have ended; endpoints that get no requests and are at least a day old;
-    and old versions without an alias. Checkpoints of an unfinished job stay for 30 days.
+    checkpoints of runs that have ended with all of their jobs; endpoints that get no requests and
+    are at least a day old; and old versions that have no alias, are not deployed, and are of no run
+    that goes on. Checkpoints of an unfinished job stay for 30 days after its last change.
 
     Args:
       state: State of the project.
@@ -275,7 +277,7 @@ def delete(project: str, location: str, bucket: str, leftovers: Sequence[Leftove
 
 
 def cancel_jobs(project: str, location: str, run_id: str) -> list[str]:
-    """Cancels the jobs of a run that this program made and that have not ended.
+    """Cancels the jobs of a run that this program made, if they go on and are not being cancelled.
 
     Args:
       project: Id of the project.

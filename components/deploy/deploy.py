@@ -31,10 +31,11 @@ _REQUESTS = 500
 def find_endpoint(options: Options) -> aiplatform.Endpoint | None:
     """Returns the endpoint of a model, which labels mark as made by this program; None without one.
 
-    Its project and location become the ones that Google's client uses.
+    The registry's project and location become the ones that Google's client uses.
 
     Raises:
       UserError: If the registry is not one on Vertex AI.
+      GoogleAPICallError: If Vertex AI refuses or fails.
     """
     registry = VertexRegistry(options.registry)
     aiplatform.init(project=registry.project, location=registry.location)
@@ -50,14 +51,17 @@ def deploy(options: Options, endpoint: aiplatform.Endpoint | None) -> aiplatform
     become as before, and the error is raised; a new endpoint stays.
 
     Args:
-      options: The version and its share.
+      options: The version and its share; for a version that is not deployed yet also its machines
+        and service account.
       endpoint: Endpoint of the model; None to make one.
 
     Returns:
       The endpoint.
 
     Raises:
-      UserError: If there is no such version, or it does not answer as recorded.
+      UserError: If there is no such version, its files are gone, or it does not answer as recorded.
+      ConnectionError: If a store or the registry does not answer.
+      GoogleAPICallError: If Vertex AI refuses or fails otherwise.
     """
     version = find_version(options.registry, options.name)
     endpoint = endpoint or aiplatform.Endpoint.create(
@@ -93,10 +97,11 @@ def deploy(options: Options, endpoint: aiplatform.Endpoint | None) -> aiplatform
 def rollback(endpoint: aiplatform.Endpoint) -> None:
     """Sends all requests to the version that was deployed before the one that answers.
 
-    If several get requests, the newest of them counts.
+    If several get requests, the one that was deployed last counts.
 
     Raises:
-      UserError: If there is no earlier deployment.
+      UserError: If there is no earlier deployment, or no version gets requests.
+      GoogleAPICallError: If Vertex AI refuses or fails.
     """
     split = endpoint.traffic_split
     deployed = sorted(endpoint.list_models(), key=lambda each: each.create_time)
@@ -109,7 +114,11 @@ def rollback(endpoint: aiplatform.Endpoint) -> None:
 
 
 def undeploy(endpoint: aiplatform.Endpoint) -> None:
-    """Undeploys the versions that get no requests, so that their machines cost nothing."""
+    """Undeploys the versions that get no requests, so that their machines cost nothing.
+
+    Raises:
+      GoogleAPICallError: If Vertex AI refuses or fails.
+    """
     split = endpoint.traffic_split
     for id in _deployed(endpoint).values():
         if not split.get(id):
@@ -117,7 +126,13 @@ def undeploy(endpoint: aiplatform.Endpoint) -> None:
 
 
 def listed(endpoint: aiplatform.Endpoint) -> str:
-    """Returns a table of the deployed versions, their shares of the requests, and machines."""
+    """Returns the endpoint's full name, and a table of versions, shares of requests, and machines.
+
+    Only versions that are deployed are in it. It is a text of several lines.
+
+    Raises:
+      GoogleAPICallError: If Vertex AI refuses or fails.
+    """
     split, rows = endpoint.traffic_split, [("version", "requests", "machine")]
     for each in endpoint.list_models():
         machine = each.dedicated_resources.machine_spec.machine_type
@@ -163,7 +178,8 @@ def share(split: Mapping[str, int], id: str, percent: int) -> dict[str, int]:
       percent: Its share.
 
     Returns:
-      The new split, which sums up to 100. The other versions keep their ratios, but for rounding.
+      The new split, which sums up to 100. The other versions keep their ratios, but for rounding;
+      those that got no requests are left out.
     """
     others = {other: part for other, part in split.items() if other != id and part}
     left, total, shares = 100 - percent, sum(others.values()), {}

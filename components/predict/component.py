@@ -9,8 +9,13 @@ def predict(registry: str, name: str, version: str, source: list[str], directory
       name: Name of the model.
       version: Number of the version.
       source: Files or folders, as `--source` of `components.predict`.
-      directory: Where to write `predictions.parquet`. One of an earlier attempt, perhaps by
-        another version, is replaced.
+      directory: Where to write `predictions.parquet`, and `predictions.errors.jsonl` with the rows
+        that the model refuses. Those of an earlier attempt, perhaps by another version, are
+        replaced.
+
+    Raises:
+      UserError: If the model or a file cannot be read, or if no row can be answered.
+      ConnectionError: If Vertex AI or a store does not answer.
     """
     import pathlib
 

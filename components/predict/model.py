@@ -107,7 +107,7 @@ class Model:
 def find_model(options: ModelOptions) -> tuple[str, str]:
     """Returns the number of a version, and the directory of its SavedModel.
 
-    The number is `none` for a model of `model_dir`.
+    For a model of `model_dir` the number is `none`, and the directory need not exist.
 
     Raises:
       UserError: If there is no such version, or its files are gone or cannot be read.

@@ -33,9 +33,10 @@ _Answers = tuple[list[pa.RecordBatch], list[dict[str, Any]]]
 def predict(options: Options) -> tuple[int, int]:
     """Writes a model's answers to rows, beside the columns of the rows and in their order.
 
-    Rows that the model refuses are left out. They are written to `options.errors_file` as JSON
-    lines, each with what is wrong; without such rows that file is empty. It replaces one that is
-    there.
+    The column of an image is its `file`; a record of a dataset has its number, `record`, and its
+    label. Rows that the model refuses are left out. They are written to `options.errors_file` as
+    JSON lines, each with what is wrong; without such rows that file is empty. It replaces one that
+    is there.
 
     Args:
       options: Model, rows and output.
@@ -156,7 +157,10 @@ def _answer(
 
 
 def _arrow(values: np.ndarray) -> pa.Array:
-    """Returns answers [N, ...] as an Arrow array of numbers or texts, or of lists of these."""
+    """Returns answers [N, ...] as an Arrow array of numbers or texts, or of lists of these.
+
+    Dimensions of size 1 make no lists.
+    """
     array = pa.array(values.reshape(-1), pa.string() if values.dtype == object else None)
     for size in reversed(values.shape[1:]):
         if size > 1:

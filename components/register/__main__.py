@@ -73,8 +73,11 @@ def _parser() -> Parser:
 def _run(registry: Registry, args: argparse.Namespace) -> str:
     """Carries out a verb of the command line, and returns the text to print.
 
+    `add` prints a line itself, once the version is registered.
+
     Raises:
       UserError: If there is no model of that name, except for `add`; or if the verb fails.
+      ConnectionError: If Vertex AI or a store does not answer.
     """
     name = args.name
     if args.verb != "add" and name and not registry.versions(name):

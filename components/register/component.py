@@ -14,8 +14,13 @@ def register(
 ) -> str:
     """Adds the model of a finished job to a registry. Returns the number of its version.
 
-    If the run has a version already, nothing is added, and its number is returned. It is a
-    UserError if the evaluation is of another model or rejects this one.
+    If the run has a version already, nothing is added, and its number is returned. The version
+    keeps `cluster`, the cluster file as JSON or empty, and `image` if it has a digest.
+
+    Raises:
+      UserError: If the evaluation is of another model or rejects this one, or if the registry
+        cannot take the model.
+      ConnectionError: If Vertex AI or a store does not answer.
     """
     from components.register import register as step
 
@@ -35,7 +40,12 @@ def promote(registry: str, name: str, run_id: str, evaluation: dsl.Input[dsl.Art
     """Makes the version of this run the champion if its evaluation says so.
 
     Returns:
-      What happened, in words.
+      What happened, in words, also if nothing was promoted. It is printed as well.
+
+    Raises:
+      UserError: If the run has registered no version, its files are gone, it does not answer as
+        when it was judged, or the registry cannot be read or written.
+      ConnectionError: If Vertex AI or a store does not answer.
     """
     import json
     import pathlib

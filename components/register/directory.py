@@ -61,8 +61,9 @@ class DirectoryRegistry(Registry):
     def names(self) -> list[str]:
         """Returns the names of the models in alphabetical order.
 
-        Skips directories whose history is damaged or was made by another program, and prints a note
-        about each. A model whose versions are all deleted is not listed.
+        Skips directories that have another name than a model may have, or whose history is damaged
+        or was made by another program, and prints a note about each. A model whose versions are
+        all deleted is not listed.
         """
         names = []
         for directory in sorted(self._root.glob("[a-z0-9]*/")):
@@ -78,6 +79,9 @@ class DirectoryRegistry(Registry):
 
         Versions that were deleted by this registry are left out. The files of the others may have
         been removed without it. The list is empty for an unknown model.
+
+        Raises:
+          UserError: If the name is not allowed, or as `history` does.
         """
         numbers, aliases = list[str](), {}
         for event in self.history(name):
@@ -95,10 +99,11 @@ class DirectoryRegistry(Registry):
         return versions
 
     def history(self, name: str) -> list[dict[str, Any]]:
-        """Returns the events of a model, oldest first; none for an unknown model.
+        """Returns the lines of `history.jsonl` of a model, oldest first; none for an unknown model.
 
         Raises:
-          UserError: If the history is damaged, or if another program wrote it.
+          UserError: If the name is not allowed, the history is damaged, or another program wrote
+            it.
         """
         path = self._model(name) / _HISTORY
         with reading(
@@ -168,7 +173,7 @@ class DirectoryRegistry(Registry):
         """Carries out the changes that the history has, where this has not been done yet.
 
         It moves the files of additions into place, removes those of deletions, and writes
-        `aliases.json`.
+        `aliases.json`, unless the one there is another program's.
         """
         model = self._model(name)
         for event in self.history(name):
@@ -189,9 +194,10 @@ class DirectoryRegistry(Registry):
 
 @contextlib.contextmanager
 def _temporary(model: pathlib.Path) -> Iterator[pathlib.Path]:
-    """Yields a path for a copy of a version, and deletes what is there at the end.
+    """Yields a free path for a copy of a version, and deletes what is there at the end.
 
-    If this process is killed, the next writer deletes it.
+    It lies in a new folder `.partial-*` of the model, which is deleted too. If this process is
+    killed, the next writer does that.
     """
     partial = pathlib.Path(tempfile.mkdtemp(prefix=_PARTIAL, dir=model))
     write_record(partial, {})

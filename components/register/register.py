@@ -22,6 +22,8 @@ _NOT_OF_A_VERSION = {"model_dir", "gate", "champion", "figures", "parts"}
 def open_registry(place: str) -> Registry:
     """Returns the registry at a place: a local directory, or `vertex://PROJECT/LOCATION`.
 
+    Nothing is read or created yet.
+
     Raises:
       UserError: If the place is neither.
     """
@@ -61,6 +63,7 @@ def load_evaluation(path: str, model_dir: str) -> dict[str, Any]:
     Raises:
       UserError: If the file is missing or is no evaluation, if there is no such directory, or if
         the model there is not the one that was evaluated.
+      ConnectionError: If a store does not answer.
     """
     with reading(path, "make it with components.evaluate"):
         evaluation = json.loads(epath.Path(path).read_text())
@@ -133,10 +136,11 @@ def promote(*, evaluation: Mapping[str, Any], registry: str, name: str, version:
       evaluation: Content of the version's `evaluation.json`.
       registry: Place of the registry.
       name: Name of the model in it.
-      version: Number of the version; None is an error.
+      version: Number of the version; None is an error, whatever the evaluation says.
 
     Returns:
-      What happened, in words.
+      What happened, in words: also if the evaluation does not say so, or another version is the
+      champion by now.
 
     Raises:
       UserError: If there is no such version, if its files are gone, if it does not answer as it

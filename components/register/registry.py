@@ -166,8 +166,8 @@ class Registry(abc.ABC):
         Args:
           name: Name of the model.
           model_dir: Directory of the SavedModel, which is copied.
-          facts: What is known of it. If they name a `run` that has a version already, nothing is
-            added.
+          facts: What is known of it; `registered`, the time, and `by`, the user, are added. If they
+            name a `run` that has a version already, nothing is added to the registry.
 
         Returns:
           The number of the new version, or of the version that the run has.
@@ -175,6 +175,7 @@ class Registry(abc.ABC):
         Raises:
           UserError: If the name is not allowed, there is no SavedModel, or the registry cannot take
             it.
+          ConnectionError: If Vertex AI or a store does not answer.
         """
         check_name(name)
         if not _is_model(model_dir):
@@ -196,8 +197,8 @@ class Registry(abc.ABC):
         """Makes a version the champion, and the present champion the previous one.
 
         Before that, if the version's facts have requests, a server of it is started and has to
-        answer as they say. Without requests, or if `instead_of` rules the change out already,
-        nothing is tried.
+        answer as they say, even if it is the champion already. Without requests, or if `instead_of`
+        rules the change out already, nothing is tried.
 
         Args:
           name: Name of the model.
@@ -214,7 +215,8 @@ class Registry(abc.ABC):
 
         Raises:
           UserError: If there is no such version, its files are gone, or its server does not answer
-            as recorded.
+            as recorded. `instead_of` is considered before the latter two.
+          ConnectionError: If Vertex AI or a store does not answer.
         """
         versions = self.versions(name)
         if instead_of in (_ANY, _aliases(versions).get(CHAMPION)):
@@ -237,8 +239,9 @@ class Registry(abc.ABC):
         """Swaps the champion and the previous champion. Returns the number of the new champion.
 
         Raises:
-          UserError: If there is no previous champion, its files are gone, or its server does not
-            answer as recorded.
+          UserError: If there is no previous champion, it is the champion now, its files are gone,
+            or its server does not answer as recorded.
+          ConnectionError: If Vertex AI or a store does not answer.
         """
         while True:
             aliases = self.aliases(name)
@@ -259,6 +262,7 @@ class Registry(abc.ABC):
 
         Raises:
           UserError: If there is no such model or version, or if an alias points at it.
+          ConnectionError: If Vertex AI or a store does not answer.
         """
         with self._changing(name):
             if aliases := self.find(name, version).aliases:
@@ -273,6 +277,7 @@ class Registry(abc.ABC):
 
         Raises:
           UserError: If there is no such model or version.
+          ConnectionError: If Vertex AI does not answer.
         """
         versions = self.versions(name)
         if not versions:
@@ -287,7 +292,10 @@ class Registry(abc.ABC):
         return _aliases(self.versions(name))
 
     def version_of(self, name: str, run: str) -> str | None:
-        """Returns the number of the newest version that a run registered, or None."""
+        """Returns the number of the newest version that a run registered, or None.
+
+        A version whose files are gone does not count, since its facts have the run.
+        """
         versions = reversed(self.versions(name))
         return next(
             (version.number for version in versions if version.facts.get("run") == run), None
@@ -347,11 +355,11 @@ def marked(folder: epath.PathLike) -> dict[str, str]:
 def write_record(
     folder: epath.PathLike, record: Mapping[str, Any], place: epath.PathLike | None = None
 ) -> None:
-    """Writes the record of a folder.
+    """Writes the record of a folder, `version.json`, in place of one that is there.
 
     Args:
       folder: The folder that the record is for.
-      record: Entries beside those of `marked`.
+      record: Entries beside those of `marked`, which win over equal keys.
       place: Folder to write into, if it will later be renamed to `folder`.
     """
     write_text(
@@ -361,7 +369,7 @@ def write_record(
 
 
 def read_record(folder: epath.PathLike) -> dict[str, Any] | None:
-    """Returns the record of a folder.
+    """Returns the record of a folder, the content of its `version.json`.
 
     Returns None if there is no such folder. It also does, with a note on standard error, if the
     folder has no record that this program made for it, or one that may not be read.

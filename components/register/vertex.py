@@ -96,7 +96,12 @@ class VertexRegistry(Registry):
         return f"{self._parent}/models/{serving.MODEL_ID_PREFIX}{name}"
 
     def names(self) -> list[str]:
-        """Returns the names of the models in alphabetical order."""
+        """Returns the names of the models of this program in alphabetical order.
+
+        Raises:
+          UserError: If Vertex AI refuses the request.
+          ConnectionError: If Vertex AI does not answer.
+        """
         with refusals(self._place):
             models = self._client.list_models(
                 request=v1.ListModelsRequest(parent=self._parent, filter=OURS)
@@ -105,6 +110,8 @@ class VertexRegistry(Registry):
 
     def versions(self, name: str) -> list[Version]:
         """Returns the versions of a model, oldest first; none for an unknown model.
+
+        Versions that others have added are left out.
 
         Raises:
           UserError: If the name is not allowed, or Vertex AI refuses the request.
@@ -125,6 +132,10 @@ class VertexRegistry(Registry):
 
         Those of deleted versions, and of versions whose files are gone, are missing; so are
         deletions.
+
+        Raises:
+          UserError: If the name is not allowed, Vertex AI refuses, or a record cannot be read.
+          ConnectionError: If Vertex AI or a store does not answer.
         """
         events = []
         for version in self.versions(name):
@@ -207,6 +218,10 @@ class VertexRegistry(Registry):
         """Returns the versions of a model as Vertex AI has them, oldest first.
 
         It leaves out versions that others have added. There are none if the model is unknown.
+
+        Raises:
+          UserError: If the name is not allowed, or Vertex AI refuses.
+          ConnectionError: If Vertex AI does not answer.
         """
         return [model for model in self.all_versions(name) if name_of(model) == name]
 

@@ -37,7 +37,8 @@ def ask(model: Model, request: Any, max_rows: int) -> dict[str, np.ndarray]:
 
     Args:
       model: The model.
-      request: The parsed JSON of the request.
+      request: The parsed JSON of the request, with `instances` or `inputs`. Its `signature_name`
+        is used or, without one, the signature that suits the model and the first row.
       max_rows: Largest number of rows of a request.
 
     Returns:
@@ -85,7 +86,7 @@ def as_json(answers: dict[str, np.ndarray], by_row: bool) -> dict[str, Any]:
     """Returns answers as the value of a JSON response.
 
     Args:
-      answers: Arrays [N, ...] by name.
+      answers: Arrays [N, ...] by name; texts are bytes in UTF-8, and become strings.
       by_row: Whether to return `predictions`, a list with an object for each row, or `outputs`, an
         object with a list for each answer. A single answer stands there without its name.
     """
@@ -128,8 +129,9 @@ def _value(spec: tf.TensorSpec, missing: str | None, value: Any) -> Any:
 
     Args:
       spec: Spec of the input.
-      missing: Text that stands for a missing value. If it is not None, the value is first turned
-        into the text of a CSV file's cell.
+      missing: Text that stands for a missing value. If it is not None, null and NaN become it, and
+        other numbers and booleans the texts of a CSV file's cells. If it is None, null becomes NaN
+        for floats, and is an error otherwise.
       value: Value of the request.
 
     Raises:
