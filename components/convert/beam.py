@@ -48,7 +48,8 @@ def run(
       arguments: Flags of Beam and its runner.
       staged: Folder of this machine that the function reads. With `work` in a bucket, other
         machines get a copy.
-      work: Folder for results that all machines can reach.
+      work: Folder that all machines can reach. Its new folder `results-*` gets the results, and
+        `source` the copy of `staged`; both stay.
 
     Yields:
       The position of a task in `tasks`, and what the function returned for it; in any order.

@@ -8,10 +8,10 @@ from kfp import dsl
 def locate(
     convert_args: list[str], schema: str, datasets: str, job_dir: str, run_folder: str
 ) -> NamedTuple("Places", [("dataset", str), ("job_dir", str)]):  # type: ignore[valid-type]
-    """Returns the directories of the dataset and of the training.
+    """Returns the directories of the dataset and of the training; creates neither.
 
-    That of the dataset depends on the present state of the source, so that no cache serves a
-    conversion of an older one, nor does a directory hold it.
+    That of the dataset differs if the source, the flags or the code that converts have changed, so
+    that neither a cache nor an existing directory gives an older dataset.
 
     Args:
       convert_args: Flags of `components.convert`; the steps of any machine can read its sources.
@@ -20,6 +20,10 @@ def locate(
       job_dir: Directory of the training, or of the folders of runs.
       run_folder: Folder of the run in `job_dir`, if that has several runs, or empty. The training
         has the directory `job` in it.
+
+    Raises:
+      UserError: If a flag is wrong, or the source cannot be read.
+      ConnectionError: If the source is in a bucket that does not answer.
     """
     from components.convert.step import locate
 

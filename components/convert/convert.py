@@ -104,17 +104,18 @@ def _convert(
     run: Callable[..., Iterable[tuple[int, Any]]],
     beam: Sequence[str] | None,
 ) -> Manifest:
-    """Writes everything but the manifest, which it returns.
+    """Writes shards, page and list of skipped rows, and returns the manifest, unwritten.
 
     Args:
       options: What to convert, and how.
       source: Source of the dataset.
-      notes: Notes of the finished pieces, by number.
+      notes: Notes of the finished pieces, by number. Those of the others are added.
       run: Runs a function for each task in processes of this machine.
       beam: Flags of Apache Beam; None for processes of this machine.
 
     Raises:
-      UserError: If the source cannot be read or is wrong, or the dataset cannot be written.
+      UserError: If the source cannot be read or is wrong, or the output's disk is too small.
+      OSError: If the dataset cannot be written, or a store does not answer.
     """
     directory = options.directory
     work = f"{directory}/{output.WORK}"
@@ -227,11 +228,12 @@ def write_piece(examples: Examples, splits: Splits, number: int, directory: str)
       directory: Output directory.
 
     Returns:
-      The note of the piece, as JSON: by split, the manifest's entry of the shard, and the state of
-      its statistics.
+      The note of the piece, as JSON: by split, `shard`, the manifest's entry, and `statistics`, the
+      state of the shard's `Statistics`.
 
     Raises:
       UserError: If a record cannot be used.
+      OSError: If a shard cannot be written.
     """
     piece, layout = examples.pieces[number], examples.layout()
     # Shards are numbered by split.

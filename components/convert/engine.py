@@ -36,7 +36,8 @@ def run(
     Args:
       function: Takes a task; it may be a closure.
       tasks: Tasks.
-      processes: Largest number of processes; with 1, this process runs all tasks.
+      processes: Largest number of processes. This process runs all tasks if it is 1, on other
+        systems than Linux, and once TensorFlow is imported.
 
     Yields:
       The position of a task in `tasks`, and what the function returned for it.

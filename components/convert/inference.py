@@ -183,7 +183,9 @@ def write(options: Options, proposal: Proposal) -> None:
 
     Raises:
       UserError: If another option is set, the dataset is no table in files, the schema file exists
-        or cannot be written, the table cannot be read or has no rows, or it has no such label.
+        or cannot be written, the table cannot be read or has no rows or no column for a model, or
+        it has no such label, or one that is constant or has more than 100 classes.
+      ConnectionError: If a store does not answer.
     """
     dataset, path = options.dataset, proposal.infer_schema or ""
     others = [flag for flag in options.as_flags(but=("dataset", "source")) if flag != "--output=-"]

@@ -171,6 +171,7 @@ def verify(output: str, manifest: Manifest) -> None:
 
     Raises:
       UserError: If a file is missing, damaged, or cannot be read.
+      ConnectionError: If a store does not answer.
     """
     for path in map_in_threads(functools.partial(_find_damage, output), manifest.shards):
         if path:
@@ -282,7 +283,7 @@ def flush_shards(output: str, shards: Iterable[Shard]) -> None:
 
 
 def publish(output: str, manifest: Manifest, plan: str) -> None:
-    """Writes plan and manifest, which makes a dataset of the files in the directory; tidies up.
+    """Writes `plan.sha256` and `manifest.json`, which make the files a dataset; tidies up.
 
     Args:
       output: Directory of the dataset; all other files are there already.
@@ -292,6 +293,7 @@ def publish(output: str, manifest: Manifest, plan: str) -> None:
     Raises:
       UserError: If a file of the dataset in a bucket is missing or damaged.
       FileExistsError: If a bucket has another plan or manifest there by now.
+      OSError: If a local file is missing or cannot be written, or a store does not answer.
     """
     if is_remote(output):
         # A bucket has no locks, so another conversion may have deleted or replaced a file.

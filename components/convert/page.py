@@ -61,7 +61,7 @@ def render(manifest: Manifest, statistics: Mapping[str, Statistics]) -> str:
 
     Args:
       manifest: Manifest of the dataset; its training split has examples.
-      statistics: Statistics of each split, by name.
+      statistics: Statistics of each split, by name; their pictures come from `absorb`.
     """
     splits = {name: split for name, split in manifest.splits.items() if split.examples}
     train = statistics["train"]

@@ -66,7 +66,11 @@ class ShardWriter:
             self._num_bytes += records.nbytes
 
     def close(self) -> Shard:
-        """Makes the files appear, and returns the manifest's entry of the shard."""
+        """Makes the files appear, and returns the manifest's entry of the shard.
+
+        Raises:
+          OSError: If a file cannot be written, or a store does not answer.
+        """
         closed = {suffix: file.close().crc32c for suffix, file in self._files.items()}
         return Shard(
             file=f"{self._name}{RECORDS}",

@@ -167,6 +167,7 @@ class Source(abc.ABC):
 
         Raises:
           UserError: If a path of `--source` does not exist, or has nothing that this source reads.
+          ConnectionError: If a store does not answer.
         """
 
     @abc.abstractmethod
@@ -177,6 +178,7 @@ class Source(abc.ABC):
 
         Raises:
           UserError: If files are missing, or do not hold what this source reads.
+          ConnectionError: If a store does not answer.
         """
 
     def digest(self, paths: Paths) -> str:
@@ -186,6 +188,7 @@ class Source(abc.ABC):
 
         Raises:
           UserError: As `files` does, and if the schema or a file cannot be read.
+          ConnectionError: If a store does not answer.
         """
         with readable(f"dataset {self.name!r}"):
             digest = hashlib.sha256((sha256_of(self.schema) if self.schema else "").encode())
@@ -211,6 +214,7 @@ class Source(abc.ABC):
 
         Raises:
           UserError: If no path is given, or a path does not exist.
+          ConnectionError: If a store does not answer.
         """
         needs = f"dataset {self.name!r} needs --source {wanted}"
         located = []
@@ -362,8 +366,9 @@ def image_feature(
 def list_inside(folder: str, patterns: Mapping[str, re.Pattern[str]]) -> list[File]:
     """Returns the files below a folder that match a pattern, sorted by path; prints the others.
 
-    The first pattern that matches any file decides. Files that are hidden (by a name of a file or
-    folder with `.` or `_` in front) or special are left out.
+    The first pattern that matches any file decides. Special files, such as FIFOs, count as others.
+    Files that are hidden (by a name of a file or folder with `.` or `_` in front) are left out, and
+    not printed.
 
     Args:
       folder: Path of the folder.
@@ -387,7 +392,10 @@ def list_inside(folder: str, patterns: Mapping[str, re.Pattern[str]]) -> list[Fi
 
 
 def print_left_out(folder: str, names: Sequence[str], kind: str) -> None:
-    """Prints which names in a folder are not read, if any, since only a kind of files is."""
+    """Prints which names in a folder are not read, since only a kind of files is.
+
+    Prints nothing if there are none, or if this process has printed the same line already.
+    """
     if names:
         listed = shorten(", ".join(names), _WIDTH)
         _print_once(f"{folder}: {len(names):,} left out: {listed} (only {kind} are read)")

@@ -152,8 +152,8 @@ def make(options: Options, page: str) -> dict[str, str | int]:
       page: Path of the copy of the dataset's page.
 
     Returns:
-      What a console shows of the dataset: its name, its fingerprint, and the number of examples of
-      each split.
+      What a console shows of the dataset: its `name`, its `fingerprint`, and the number of examples
+      of each split, by the split's name.
 
     Raises:
       UserError: If the dataset cannot be converted.

@@ -23,7 +23,7 @@ def print_warnings(manifest: Manifest, directory: str) -> None:
 
     Args:
       manifest: Manifest of the dataset.
-      directory: Directory of the dataset's files.
+      directory: Directory of the dataset's files, of which the content hashes are read.
     """
     for line in (*_of_splits(manifest), *_of_values(manifest), *_duplicates(manifest, directory)):
         print(f"warning: {line}", flush=True)

@@ -37,8 +37,9 @@ def baseline(records: EvalSet) -> tuple[str, np.ndarray]:
       their order, [N, outputs].
 
     Raises:
-      UserError: If the training split is empty, or one of the dataset's files is missing or
-        damaged.
+      UserError: If the training split or the records' own is empty, or one of the dataset's files
+        is missing or damaged.
+      ConnectionError: If a store does not answer.
     """
     manifest, task, training = (
         records.manifest,

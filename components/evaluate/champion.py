@@ -40,7 +40,8 @@ def challenge(options: Options, candidate: Answers, metrics: Mapping[str, float]
     """Compares a candidate with the champion of the registry, if there is one.
 
     A champion that cannot be compared (because its files are gone, it does not fit the dataset, or
-    too few records are new to both models) is a comparison that fails, and no error.
+    too few records are new to both models) is a comparison that fails, and no error; the reason is
+    printed.
 
     Args:
       options: `registry`, `name` and `limits` are used. Without a registry nothing is compared, and

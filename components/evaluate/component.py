@@ -25,6 +25,11 @@ def evaluate(
 
     Returns:
       The exported model's directory.
+
+    Raises:
+      UserError: If a flag is wrong, an input is missing or damaged, model, dataset and gate do not
+        fit each other, or too few records are left to judge by.
+      ConnectionError: If Vertex AI or a store does not answer.
     """
     import json
     import pathlib
@@ -70,7 +75,10 @@ def evaluate(
 
 
 def gate(evaluation: dsl.Input[dsl.Artifact]) -> str:
-    """Returns the verdict of `evaluation.json`: `reject`, `register` or `promote`."""
+    """Returns the verdict of `evaluation.json`: `reject`, `register` or `promote`.
+
+    It is printed, with its reasons.
+    """
     import json
     import pathlib
 

@@ -59,6 +59,7 @@ class EvalSet:
         Raises:
           UserError: If there is no finished dataset in the directory, its manifest cannot be used,
             or there is no such function.
+          ConnectionError: If a store does not answer.
         """
         manifest = Manifest.load(data_dir)
         return cls(
@@ -71,10 +72,11 @@ class EvalSet:
     def batches(self) -> Iterator[Columns]:
         """Yields the records in order, in batches of [n, *shape] by feature name, label included.
 
-        A batch has at most 512 records. Image files are decoded.
+        A batch has at most 512 records, as tensors. Image files are decoded.
 
         Raises:
           UserError: If the split is empty, or a file is missing or damaged.
+          ConnectionError: If a store does not answer.
         """
         return records.batches(self.manifest, self.data_dir, self.split, _BATCH)
 
@@ -87,6 +89,7 @@ class EvalSet:
 
         Raises:
           UserError: If the split is empty, or a file is missing or damaged.
+          ConnectionError: If a store does not answer.
         """
         columns = records.load(self.manifest, self.data_dir, self.split)
         return {name: column.numpy() for name, column in columns.items()}
@@ -129,6 +132,7 @@ class EvalSet:
 
         Raises:
           UserError: If this or the training split is empty, or a file is missing or damaged.
+          ConnectionError: If a store does not answer.
         """
         training = content_hashes(self.manifest, self.data_dir, "train")
         return np.logical_or.reduce([np.isin(self._hashes, part) for part in training])

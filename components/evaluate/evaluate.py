@@ -32,7 +32,8 @@ def evaluate(options: Options) -> dict[str, Any]:
     """Scores a model, decides about it, and writes `evaluation.json` and `report.html`.
 
     Args:
-      options: What to evaluate; both files are written to `options.output`.
+      options: What to evaluate; both files are written to `options.output`, in place of those
+        there.
 
     Returns:
       The content of `evaluation.json`. Numbers that are not finite are None. Evaluations with the

@@ -160,10 +160,10 @@ def decide(
       `verdict`: `reject` if a comparison other than with the champion fails; `register` if only one
         with the champion fails, so that the model becomes a version; `promote` if none fails, so
         that the version becomes the champion. `why`: the words of the comparisons that decided,
-        joined by semicolons: for `reject` the failed ones; else those with the champion, and before
-        them that with the baseline if no metric was compared with a champion. `reasons`: the words
-        of all comparisons, and the notes. `comparisons`: all of them as dicts. `metric`: as it was
-        given.
+        joined by semicolons: for `reject` the failed ones, except with the champion; else those
+        with the champion, and before them that with the baseline if no metric was compared with a
+        champion. `reasons`: a list of the words of all comparisons, and the notes. `comparisons`:
+        all of them as dicts. `metric`: as it was given.
     """
     failed = [each for each in comparisons if not each.passed]
     if deciding := [each for each in failed if each.who != CHAMPION]:

@@ -61,6 +61,7 @@ class Answers:
         Raises:
           UserError: If the dataset has no such column, if it is the label of another task, or if
             the split cannot be read.
+          ConnectionError: If a store does not answer.
         """
         manifest = self.records.manifest
         check_column(name, manifest)
@@ -113,6 +114,7 @@ def load(model_dir: str, records: EvalSet) -> Model:
       UserError: If there is no readable SavedModel, or if its signature `serving_default` does not
         take the dataset's features, does not give the task's answers, or gives another number of
         classes or targets.
+      ConnectionError: If a store does not answer.
     """
     manifest, task = records.manifest, records.task
     model = Model(model_dir)

@@ -164,14 +164,14 @@ class _ArraySource(Source):
         """
 
     def files(self, paths: Paths) -> list[File]:
-        """Returns the archive, or the files of the directory, in the order of `files_of`.
+        """Returns the archive, or those files of `files_of` that the directory has, in its order.
 
         Args:
           paths: Path of the archive; or of the directory, which has the files or a folder with
             them. None for the folder `embedded`.
 
         Raises:
-          UserError: If there is nothing at the path.
+          UserError: If not exactly one path is given, or there is nothing at it.
         """
         if paths is None and self.embedded:
             paths = str(pathlib.Path(__file__).with_name(self.embedded))
@@ -186,7 +186,7 @@ class _ArraySource(Source):
         return [files[name] for name in names if name in files]
 
     def open(self, paths: Paths, opening: Opening) -> ArrayExamples:
-        """Unpacks what is packed, and reads the labels if the classes are theirs.
+        """Unpacks what is packed, and finds the images; prints which splits have no files.
 
         Args:
           paths: Value of `--source`.
@@ -239,7 +239,7 @@ class _ArraySource(Source):
 
 
 def _name(path: str) -> str:
-    """Returns the name of a file as it was published, by a path that may be of its copy."""
+    """Returns a file's name as it was published: without `.gz`, and with `-idx` for `.idx`."""
     return os.path.basename(path).removesuffix(".gz").replace(".idx", "-idx")
 
 
@@ -292,7 +292,7 @@ def _read_idx(part: _Part, dimensions: int) -> np.memmap:
       dimensions: Number of dimensions that it must have.
 
     Raises:
-      UserError: If it is no such file, or has another size than its header says.
+      UserError: If it is no such file, has no elements, or another size than its header says.
     """
     path, magic = part.file.path, _UINT8 << 8 | dimensions
     header = np.fromfile(path, ">u4", 1 + dimensions, offset=part.offset).tolist()

@@ -380,7 +380,9 @@ class FolderSource(Source):
         return examples.choose_storage(opening, self.image_size, self.encoding)
 
     def _find(self, paths: Paths) -> dict[str, list[File]]:
-        """Returns the images of each split, sorted as in `files`, and prints what is left out.
+        """Returns the images of each split that has any, sorted as in `files`.
+
+        Prints which files and folders are left out.
 
         A `UserError` is raised if there is no such folder, or it has no images for training.
         """

@@ -112,7 +112,16 @@ class TableSource(Source):
         return schema
 
     def open(self, paths: Paths, opening: Opening) -> Examples:
-        """Checks and stages all rows; a `UserError` if they are not what the schema says."""
+        """Checks all rows, and stages those that the schema's filter keeps, in `train.arrow`.
+
+        Up to `skip_bad` rows that are not what the schema says are left out.
+
+        Raises:
+          UserError: If more rows are wrong, none is left, a column has no words for its vocabulary,
+            or the schema or a file cannot be used.
+          ConnectionError: If a store does not answer.
+          MemoryError: If a row group of a Parquet file is too large.
+        """
         from components.convert.sources.staging import Staging
 
         schema = self.load_schema()

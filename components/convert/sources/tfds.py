@@ -62,7 +62,7 @@ class TfdsSource(Source):
     encoding: str | None = None
 
     def files(self, paths: Paths) -> list[File]:
-        """Returns the files of the dataset, sorted by path, once it has been prepared.
+        """Returns the files of the dataset, sorted by path; prepares it first if need be.
 
         Args:
           paths: Directory of the dataset; None to download it.
@@ -98,7 +98,7 @@ class TfdsSource(Source):
         return hashlib.sha256(self._describe(None)["name"].encode()).hexdigest()
 
     def open(self, paths: Paths, opening: Opening) -> TfdsExamples:
-        """Stages the images of a prepared dataset.
+        """Stages the images of a dataset, in `images-<split>`; prepares it first if need be.
 
         Args:
           paths: Directory of the dataset; None for that of TFDS.
