@@ -180,7 +180,7 @@ def _write_pieces(
     notes: dict[int, Any],
     run: Callable[..., Iterable[tuple[int, Any]]],
 ) -> None:
-    """Writes the pieces that have no note yet.
+    """Writes the pieces that have no note yet, and a note of each.
 
     Args:
       examples: Opened source.

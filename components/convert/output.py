@@ -235,7 +235,7 @@ def _read_note(output: str, path: str) -> Any:
 
 
 def note(output: str, number: int, content: Mapping[str, Any]) -> None:
-    """Notes that a piece is finished.
+    """Notes that a piece is finished, in `.converting/piece-<number>.json`.
 
     Args:
       output: Directory of the dataset.

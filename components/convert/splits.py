@@ -47,6 +47,8 @@ class Splits:
     ) -> np.ndarray:
         """Returns the split of each record, as its position in `SPLITS`, int8 [N].
 
+        A record that is for validation and for test is for test.
+
         Args:
           keys: Hashes, uint64 [N]; records with equal ones get the same split.
           native: Split in which the source has the records. Only those of `train` are drawn

@@ -212,7 +212,10 @@ class Statistics:
         )
 
     def state(self) -> dict[str, Any]:
-        """Returns the figures and samples as JSON, for `absorb` of another instance."""
+        """Returns the figures and samples as values of JSON, for `absorb` of another instance.
+
+        Pictures are small copies in it.
+        """
         return {
             "classes": self.classes.tolist(),
             "numbers": {name: vars(numbers) for name, numbers in self.numbers.items()},

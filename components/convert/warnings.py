@@ -19,7 +19,9 @@ MOST_COMPARED = 5_000_000  # Approximate largest number of records whose hashes 
 
 
 def print_warnings(manifest: Manifest, directory: str) -> None:
-    """Prints a line for each warning.
+    """Prints a line for each warning about splits, values and records that two splits share.
+
+    A split may be empty, a class absent, the label constant, or a column mostly filled by defaults.
 
     Args:
       manifest: Manifest of the dataset.

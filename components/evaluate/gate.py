@@ -97,6 +97,8 @@ class Gate(BaseModel, extra="forbid", frozen=True, coerce_numbers_to_str=True):
 def load(file: str) -> str:
     """Returns the text of a gate file, after a check that it is a valid gate.
 
+    The text of a file gets one more line break at its end.
+
     Args:
       file: Path of the file; or its text, recognised by a line break, which is returned unchanged.
 

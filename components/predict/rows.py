@@ -54,7 +54,8 @@ class Rows:
     Attributes:
       count: Number of rows.
       signature: Name of the model's signature that takes them.
-      batches: The rows in batches.
+      batches: The rows in batches: the columns to write beside the answers, and the inputs of the
+        signature, [N, ...] by name.
     """
 
     count: int

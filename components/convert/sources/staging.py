@@ -199,7 +199,7 @@ class Staging:
             ) from None
 
     def skip(self, message: str) -> None:
-        """Notes a wrong row, which is left out; the message has its place, and what is wrong.
+        """Notes a wrong row in `skipped`; the message has its place, and what is wrong.
 
         Raises:
           UserError: If more rows are wrong than may be left out.

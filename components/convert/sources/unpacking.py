@@ -45,6 +45,7 @@ def unpacked(file: File, stop: int | None = None) -> Iterator[Any]:
 
     Raises:
       UserError: If the file cannot be read or is damaged, even if that shows only in the block.
+      ConnectionError: If a store does not answer, likewise.
     """
     try:
         with readable(file.path), open_file(file, stop=stop) as raw:
@@ -65,6 +66,7 @@ def plain_path(file: File, path: str) -> str:
 
     Raises:
       UserError: If the file cannot be read or is damaged, or the copy cannot be written.
+      ConnectionError: If a store does not answer.
     """
     if not is_remote(file.path):
         with readable(file.path), open_file(file, stop=3) as raw:
