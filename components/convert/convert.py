@@ -87,6 +87,10 @@ def _plan(options: Options, source: Source) -> str:
     """Returns the SHA-256 (hexadecimal) of what decides the content of the shards.
 
     Of the files, these are all that a listing tells, such as path, size and time of change.
+
+    Raises:
+      UserError: If the source has no such files, or something in it cannot be listed.
+      OSError: If the schema cannot be read, or a store does not answer.
     """
     plan = {
         "format_version": FORMAT_VERSION,

@@ -308,12 +308,22 @@ def publish(output: str, manifest: Manifest, plan: str) -> None:
 
 
 def tidy(output: str) -> None:
-    """Deletes the temporary files and the notes of a finished dataset."""
+    """Deletes the temporary files and the notes of a finished dataset.
+
+    Raises:
+      UserError: If a store refuses a request.
+      OSError: If a file cannot be deleted, or a store does not answer.
+    """
     _delete(output, ".tmp")
 
 
 def discard(output: str) -> None:
-    """Deletes the files of an unfinished conversion; does nothing to a finished dataset."""
+    """Deletes the files of an unfinished conversion; does nothing to a finished dataset.
+
+    Raises:
+      UserError: If a store refuses a request.
+      OSError: If a file cannot be deleted, or a store does not answer.
+    """
     if not stat_file(f"{output}/{FILE}"):
         # Without a plan, no conversion continues what is left if the deletion below is interrupted.
         delete_files([f"{output}/{WORK}/{PLAN}"])

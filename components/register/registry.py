@@ -115,11 +115,12 @@ class Registry(abc.ABC):
     Raises:
       UserError: From all methods, if a name is not allowed, if a version does not exist or cannot
         be used, or if the registry cannot be read or written.
+      ConnectionError: From all methods, if Vertex AI or a store does not answer.
     """
 
     @abc.abstractmethod
     def names(self) -> list[str]:
-        """Returns the names of the models in alphabetical order."""
+        """Returns the names of the models that have versions, in alphabetical order."""
 
     @abc.abstractmethod
     def versions(self, name: str) -> list[Version]:
@@ -127,6 +128,10 @@ class Registry(abc.ABC):
 
         Versions that were deleted by this registry are left out. The list is empty for an unknown
         model.
+
+        Raises:
+          UserError: If the name is not allowed, or the registry cannot be read.
+          ConnectionError: If Vertex AI does not answer.
         """
 
     @abc.abstractmethod
@@ -134,7 +139,12 @@ class Registry(abc.ABC):
         """Returns the events of a model, oldest first.
 
         Each has `time` (ISO 8601), `who`, `event`, `version` and `why`. Promotions and rollbacks
-        also have `champion` and `previous`, the aliases after the event.
+        also have `champion` and `previous`, the aliases after the event. There are none for an
+        unknown model.
+
+        Raises:
+          UserError: If the name is not allowed, or the registry cannot be read.
+          ConnectionError: If Vertex AI or a store does not answer.
         """
 
     @abc.abstractmethod
@@ -288,6 +298,10 @@ class Registry(abc.ABC):
         """Returns version numbers by alias: `champion`, `previous`, and aliases made by others.
 
         There are none for an unknown model.
+
+        Raises:
+          UserError: If the name is not allowed, or the registry cannot be read.
+          ConnectionError: If Vertex AI does not answer.
         """
         return _aliases(self.versions(name))
 
@@ -295,6 +309,10 @@ class Registry(abc.ABC):
         """Returns the number of the newest version that a run registered, or None.
 
         A version whose files are gone does not count, since its facts have the run.
+
+        Raises:
+          UserError: If the name is not allowed, or the registry cannot be read.
+          ConnectionError: If Vertex AI or a store does not answer.
         """
         versions = reversed(self.versions(name))
         return next(
@@ -332,7 +350,10 @@ def who() -> str:
 
 
 def added(version: str, facts: Mapping[str, Any]) -> dict[str, Any]:
-    """Returns the event of the history for a new version, made from the version's facts."""
+    """Returns the event of the history for a new version, made from the version's facts.
+
+    Its `why` is the reasons of the evaluation's decision, and empty without a decision.
+    """
     why = "; ".join(facts.get("decision", {}).get("reasons", ()))
     return {
         "time": facts["registered"],
@@ -361,6 +382,10 @@ def write_record(
       folder: The folder that the record is for.
       record: Entries beside those of `marked`, which win over equal keys.
       place: Folder to write into, if it will later be renamed to `folder`.
+
+    Raises:
+      UserError: If a store refuses the request.
+      OSError: If the file cannot be written, or a store does not answer.
     """
     write_text(
         epath.Path(place or folder) / RECORD,

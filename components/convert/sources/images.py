@@ -135,6 +135,10 @@ class ImageExamples(Examples):
         """Yields the images of a piece; the content of one is closed when the next is asked for.
 
         With `heads_only`, only the heads of the files are fetched at once.
+
+        Raises:
+          UserError: If a file cannot be opened, or an image has no class.
+          ConnectionError: If a store does not answer.
         """
 
     def choose_storage(
@@ -198,7 +202,12 @@ class ImageExamples(Examples):
         )
 
     def blocks(self, piece: Piece) -> Iterator[Block]:
-        """Yields the images of a piece; a broken one is a `UserError`."""
+        """Yields the images of a piece, in blocks of about 4 MiB.
+
+        Raises:
+          UserError: If an image is broken or cannot be read.
+          ConnectionError: If a store does not answer.
+        """
         (feature,) = self.inputs
         records, num_bytes = [], 0
         for picture in self.pictures(piece):
@@ -427,6 +436,7 @@ class FolderExamples(ImageExamples):
 
         Raises:
           UserError: If a file cannot be opened.
+          ConnectionError: If a store does not answer.
         """
         files = self.images[piece.split][slice(*piece.part)]
         with readable(self.name):

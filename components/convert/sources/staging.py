@@ -266,6 +266,10 @@ class Staging:
           fields: As in `_check`.
           number: SQL of a row's number in messages.
           place: What stands before the number in messages.
+
+        Raises:
+          UserError: If more than `skip_bad` rows are wrong, those of all files counted.
+          duckdb.Error: If the relation cannot be read.
         """
         for values, wrong in self._check(rows, fields, number):
             for row, fault in wrong:
@@ -284,6 +288,9 @@ class Staging:
           fields: By name of each of the schema's columns, the SQL of its values in the relation,
             and their type in DuckDB.
           number: SQL of a row's number.
+
+        Raises:
+          duckdb.Error: If the relation cannot be read.
         """
         query, checks = self._query(rows, fields, number)
         for batch in self._connection.sql(query).to_arrow_reader(_READ_ROWS):

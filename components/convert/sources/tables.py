@@ -253,7 +253,10 @@ def _examples(
 
 
 def _is_training(schema: TableSchema, path: str, splits: Splits, start: int) -> np.ndarray:
-    """Returns which staged rows are for training, of at most `_TASK_ROWS` from `start` on."""
+    """Returns which staged rows are for training, bool [rows], of `_TASK_ROWS` from `start` on.
+
+    There are fewer at the end.
+    """
     parts = []
     for batch in read_staged(path, start, start + _TASK_ROWS).to_batches():
         block = _block(schema, batch)
