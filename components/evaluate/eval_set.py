@@ -84,8 +84,8 @@ class EvalSet:
     def columns(self) -> dict[str, np.ndarray]:
         """Columns of the split by feature name, [N, *shape] each, label included.
 
-        Image files are not decoded: their column has their contents, [N]. The checksums of the
-        records are verified.
+        Image files are not decoded: their column has their contents, [N]. Texts are bytes. The
+        checksums of the records are verified.
 
         Raises:
           UserError: If the split is empty, or a file is missing or damaged.

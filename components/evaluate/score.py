@@ -54,9 +54,9 @@ class Answers:
         return {**self.measure(), "examples": len(self.labels)}
 
     def column(self, name: str) -> np.ndarray:
-        """Returns the values of a column of a table for these records, [N].
+        """Returns the values of a column of a table for these records, [N]; texts are bytes.
 
-        For the label of a classification, also of images, these are the names of the classes.
+        For the label of a classification, also of images, these are the names of the classes, str.
 
         Raises:
           UserError: If the dataset has no such column, if it is the label of another task, or if

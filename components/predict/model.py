@@ -88,6 +88,8 @@ class Model:
     ) -> dict[str, np.ndarray]:
         """Returns the answers of a signature, [N, ...] by name, in the order of their names.
 
+        Texts are bytes.
+
         Args:
           signature: Name of one of the model's signatures.
           inputs: All of its inputs, [N, ...] by name.

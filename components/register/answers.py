@@ -40,7 +40,7 @@ def check(model_dir: str, answered: Mapping[str, Any]) -> None:
         to the first instance may be that many milliseconds at most.
 
     Raises:
-      UserError: If no port can be reserved, the server ends or does not answer within 10 minutes,
+      UserError: If ports cannot be locked, the server ends or does not answer within 10 minutes,
         it refuses the requests, or its answers differ or come too late.
     """
     command = [sys.executable, "-m", "components.serve", "--name=m", f"--model-dir={model_dir}"]

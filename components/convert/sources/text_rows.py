@@ -175,9 +175,9 @@ def _lines(path: str) -> Iterator[str]:
 
 
 def read_records(path: str, delimiter: str) -> Iterator[tuple[int, int, list[str]]]:
-    """Yields the first line, the last line and the values of each record of a CSV file.
+    """Yields the numbers of the first and the last line, and the values, of a CSV file's records.
 
-    Blank lines are passed over.
+    The header is a record too. Lines count from 1. Blank lines are passed over.
 
     Args:
       path: Path of the file on this machine.
@@ -201,14 +201,15 @@ def read_records(path: str, delimiter: str) -> Iterator[tuple[int, int, list[str
 
 
 def read_header(path: str, delimiter: str) -> tuple[int, list[str]]:
-    """Returns the last line of a CSV file's header, counted from 1, and the names in the header.
+    """Returns the number, from 1, of the last line of a CSV file's header, and the names in it.
 
     Args:
       path: Path of the file on this machine.
       delimiter: Character between values.
 
     Raises:
-      UserError: If the file has no lines that are not blank, or is no CSV.
+      UserError: If the file has no lines that are not blank, is no CSV, or a line or value has too
+        many characters (`MAX_BYTES`).
     """
     for _, end, names in read_records(path, delimiter):
         return end, names
@@ -227,8 +228,8 @@ def read_csv(
       columns: Positions of the wanted columns, by name.
 
     Yields:
-      The first line of each row, and its values in the order of `columns`; or, if the row is wrong,
-      a text that says why.
+      The number of each row's first line, and its values in the order of `columns`, or, if the row
+      is wrong, a text that says why.
 
     Raises:
       UserError: If the file is no CSV, or a line or value has too many characters (`MAX_BYTES`).
@@ -251,8 +252,8 @@ def read_json(path: str, schema: TableSchema) -> Iterator[Row]:
       schema: Schema of the table.
 
     Yields:
-      The line of each row, and the values of the schema's columns as texts, None for a missing one;
-      or, if the row is wrong, a text that says why.
+      The number of each row's line, and the values of the schema's columns as texts, None for a
+      missing one, or, if the row is wrong, a text that says why.
 
     Raises:
       UserError: If a line has too many characters (`MAX_BYTES`).
