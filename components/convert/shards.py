@@ -52,6 +52,7 @@ class ShardWriter:
 
         Raises:
           ValueError: If an integer needs more bytes than its field has.
+          OSError: If a file cannot be written.
         """
         self._files[HASHES].write(np.ascontiguousarray(hashes, "<u8"))
         for rows in self._layout.chunks(columns):

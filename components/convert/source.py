@@ -79,7 +79,10 @@ class Block:
     assigned: Mapping[str, np.ndarray] = dataclasses.field(default_factory=dict)
 
     def take(self, rows: np.ndarray) -> Block:
-        """Returns the columns, missing values and measures of some records, in ascending order."""
+        """Returns the columns, missing values and measures at ascending positions, int64 [M].
+
+        Keys and assigned splits are left out.
+        """
         columns, missing, measures = (
             {name: take(column, rows) for name, column in part.items()}
             for part in (self.columns, self.missing, self.measures)
@@ -236,6 +239,7 @@ class Source(abc.ABC):
         Raises:
           UserError: If not exactly one path is given, it does not exist, or it is a file and has to
             be a folder.
+          ConnectionError: If a store does not answer.
         """
         ((path, file), *others) = self.locate(paths, wanted)
         if others or (file and needs_folder):
@@ -252,6 +256,7 @@ class Source(abc.ABC):
         Raises:
           UserError: If no path is given, a path does not exist, a file is given twice, or one is a
             link to nowhere. Also what `list_inside` raises.
+          ConnectionError: If a store does not answer.
         """
         located = self.locate(paths, wanted)
         return existing_files(
@@ -301,6 +306,7 @@ class Examples(abc.ABC):
 
         Raises:
           UserError: If a record cannot be used; the message names the file and the place in it.
+          ConnectionError: If a store does not answer.
         """
 
     @property
@@ -376,6 +382,7 @@ def list_inside(folder: str, patterns: Mapping[str, re.Pattern[str]]) -> list[Fi
 
     Raises:
       UserError: If no file matches.
+      ConnectionError: If a store does not answer.
     """
     files = {file.path.removeprefix(folder).strip("/"): file for file in list_files(folder)}
     visible = [name for name in files if not re.search(r"(^|/)[._]", name)]

@@ -154,6 +154,7 @@ def _check(endpoint: aiplatform.Endpoint, version: Version, traffic: int) -> Non
     Raises:
       UserError: If the version answers otherwise, refuses the requests, or is not the one that
         answers in any of many attempts.
+      GoogleAPICallError: If Vertex AI refuses or fails.
     """
 
     def ask(rows: list[Any]) -> Mapping[str, Any]:

@@ -108,6 +108,7 @@ def _shared(candidate: Answers, champion_dir: str) -> tuple[Answers, Answers]:
     Raises:
       UserError: If they are too few, or if the champion cannot be loaded or does not fit the
         dataset.
+      ConnectionError: If a store does not answer.
     """
     records = candidate.records
     both = records.unseen(champion_dir)[candidate.positions]
@@ -117,7 +118,7 @@ def _shared(candidate: Answers, champion_dir: str) -> tuple[Answers, Answers]:
 
 
 def _earlier_decisions(registry: Registry, name: str, records: EvalSet) -> list[str]:
-    """Returns a note if this split has judged earlier versions of the model, else an empty list.
+    """Returns one note if this split has judged earlier versions of the model, else none.
 
     The more often the same records decide, the more of a lead is luck with these records.
     """

@@ -24,7 +24,7 @@ def evaluate(
     itself sets.
 
     Returns:
-      The exported model's directory.
+      The exported model's directory, `<job_dir>/model`.
 
     Raises:
       UserError: If a flag is wrong, an input is missing or damaged, model, dataset and gate do not

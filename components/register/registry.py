@@ -249,8 +249,8 @@ class Registry(abc.ABC):
         """Swaps the champion and the previous champion. Returns the number of the new champion.
 
         Raises:
-          UserError: If there is no previous champion, it is the champion now, its files are gone,
-            or its server does not answer as recorded.
+          UserError: If no version but the champion has the alias `previous`, its files are gone, or
+            its server does not answer as recorded.
           ConnectionError: If Vertex AI or a store does not answer.
         """
         while True:
@@ -308,7 +308,7 @@ class Registry(abc.ABC):
     def version_of(self, name: str, run: str) -> str | None:
         """Returns the number of the newest version that a run registered, or None.
 
-        A version whose files are gone does not count, since its facts have the run.
+        A version whose files are gone does not count, since nothing says then which run it is of.
 
         Raises:
           UserError: If the name is not allowed, or the registry cannot be read.

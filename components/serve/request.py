@@ -46,8 +46,8 @@ def ask(model: Model, request: Any, max_rows: int) -> dict[str, np.ndarray]:
 
     Raises:
       UserError: If the request is malformed, has no rows or too many, or names an unknown signature
-        or input, or if the model refuses a row. The message says in one line where and what is
-        wrong.
+        or input, if a value does not fit its input, or if the model refuses a row. The message says
+        in one line where and what is wrong.
     """
     rows = _rows(request)
     if not 0 < len(rows) <= max_rows:
@@ -105,7 +105,7 @@ def _rows(request: Any) -> list[Any]:
     """Returns the rows of a request: objects by name of input, or values without a name.
 
     Raises:
-      UserError: If the request has neither of the two forms.
+      UserError: If the request has neither of the two forms, or its columns differ in length.
     """
     match request:
         case {"instances": [*rows]}:

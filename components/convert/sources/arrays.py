@@ -172,6 +172,7 @@ class _ArraySource(Source):
 
         Raises:
           UserError: If not exactly one path is given, or there is nothing at it.
+          ConnectionError: If a store does not answer.
         """
         if paths is None and self.embedded:
             paths = str(pathlib.Path(__file__).with_name(self.embedded))
@@ -194,6 +195,7 @@ class _ArraySource(Source):
 
         Raises:
           UserError: If a file is missing, damaged, or not what this source reads.
+          ConnectionError: If a store does not answer.
         """
         parts, arrays = dict[str, _Part](), dict[str, list[_Array]]()
         for file in self.files(paths):

@@ -161,6 +161,7 @@ class ImageExamples(Examples):
         Raises:
           UserError: If an image is broken, or pixels are to be stored, the images differ in size,
             and no size is given.
+          ConnectionError: If a store does not answer.
         """
         heads = opening.map(
             lambda piece: _read_heads(self.pictures(piece, heads_only=True)), self.pieces
@@ -355,6 +356,7 @@ class FolderSource(Source):
 
         Raises:
           UserError: If there is no such folder, or it has no images for training.
+          ConnectionError: If a store does not answer.
         """
         return [*itertools.chain(*self._find(paths).values())]
 
@@ -364,6 +366,7 @@ class FolderSource(Source):
         Raises:
           UserError: For each reason of `files` and `choose_storage`; if there are fewer than two
             classes, one has no images in `train`, or the name of one is not UTF-8.
+          ConnectionError: If a store does not answer.
         """
         images = self._find(paths)
         class_names = sorted({*map(_class, images["train"])})

@@ -74,6 +74,7 @@ class TableSource(Source):
         Raises:
           UserError: If a path has no such files, a file is given twice, or lies there both packed
             and not.
+          ConnectionError: If a store does not answer.
         """
         endings = ENDINGS[self.kind]
         pattern = re.compile(rf"(?is).*\.({'|'.join(endings)})(\.gz|\.zst)?")
@@ -167,6 +168,7 @@ def _plain_files(files: Sequence[File], directory: str) -> Iterator[tuple[File, 
     Raises:
       FileChangedError: If a file was changed since it was listed.
       UserError: If a file is damaged or cannot be read.
+      ConnectionError: If a store does not answer.
     """
 
     def path_of(i: int) -> str:

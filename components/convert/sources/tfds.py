@@ -130,7 +130,7 @@ class TfdsSource(Source):
         return examples.choose_storage(opening, self.image_size, self.encoding)
 
     def _describe(self, paths: Paths, *stem: str) -> Any:
-        """Returns what `describe` returns in another process.
+        """Calls `describe` in another process, and returns its result.
 
         Args:
           paths: Directory of the dataset; None for that of TFDS.
