@@ -127,7 +127,7 @@ class Sample:
         self.absorb(zip(hashes[rows].tolist(), records, strict=True))
 
     def absorb(self, records: Iterable[tuple[int, dict[str, Any]]]) -> None:
-        """Adds records, such as those of another sample."""
+        """Adds records with their hashes, as in `records`, and keeps those with the smallest."""
         self.records = sorted([*self.records, *records], key=operator.itemgetter(0))[: self.size]
 
 

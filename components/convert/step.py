@@ -115,8 +115,8 @@ def ready(directory: str) -> Manifest | None:
     """Returns the manifest of a dataset that is complete, and deletes what is not.
 
     A dataset is complete if its page is there, and its shards are there with the sizes that the
-    manifest says; checksums are left to those who read the shards. The time of a local directory is
-    set to now, as that of its last use.
+    manifest says; checksums are left to those who read the shards. The time of a complete one's
+    local directory is set to now, as that of its last use.
 
     Args:
       directory: Directory of the dataset.
@@ -126,7 +126,9 @@ def ready(directory: str) -> Manifest | None:
       are of an unfinished conversion, which can be continued.
 
     Raises:
+      UserError: If a store refuses to list or delete files.
       ConnectionError: If a store does not answer.
+      OSError: If a local file cannot be deleted.
     """
     folders, files = list_folder(directory)
     num_bytes = {os.path.basename(file.path): file.num_bytes for file in files}
@@ -145,6 +147,8 @@ def ready(directory: str) -> Manifest | None:
 
 def make(options: Options, page: str) -> dict[str, str | int]:
     """Makes the dataset, unless another run has, and copies its page.
+
+    On this machine, it waits while another run makes the dataset.
 
     Args:
       options: Options of the conversion. The directory is the dataset's alone, as `locate` names
