@@ -128,10 +128,12 @@ def ready(directory: str) -> Manifest | None:
     Raises:
       UserError: If a store refuses to list or delete files.
       ConnectionError: If a store does not answer.
-      OSError: If a local file cannot be deleted.
+      OSError: If the manifest cannot be read, or a local file cannot be deleted.
     """
     folders, files = list_folder(directory)
     num_bytes = {os.path.basename(file.path): file.num_bytes for file in files}
+    # `Manifest.load` reports what cannot be read as it does what is damaged, which is deleted.
+    read_bytes(f"{directory}/{FILE}")
     with contextlib.suppress(UserError):
         manifest = Manifest.load(directory)
         if output.PAGE in num_bytes and all(

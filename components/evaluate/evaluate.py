@@ -82,7 +82,7 @@ def evaluate(options: Options) -> dict[str, Any]:
             f"judged by the {len(labels):,} of {len(chosen):,} records of {split} that it was not "
             "trained on"
         )
-    trained = done.load(os.path.dirname(model_dir))
+    trained = done.load(os.path.dirname(model_dir.rstrip("/")))
     learnt, accuracy = getattr(trained, "accuracy", None), metrics.get("accuracy")
     if learnt and accuracy is not None and learnt - accuracy > _GAP:
         notes.append(

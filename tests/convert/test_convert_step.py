@@ -52,6 +52,15 @@ def test_damaged_dataset_is_converted_again(step, harmed):
     assert read_folder(dataset) == files
 
 
+def test_unreadable_dataset_is_kept(step):
+    dataset = pathlib.Path(step("a")[0])
+    (dataset / "manifest.json").unlink()
+    (dataset / "manifest.json").symlink_to("manifest.json")
+    with pytest.raises(OSError, match="symbolic links"):
+        convert_step.ready(str(dataset))
+    assert (dataset / PAGE).exists()
+
+
 def test_dataset_in_bucket_is_reused(step, bucket, capsys):
     place = "gs://demo/datasets/digits"
     metadata = [step(name, place)[1] for name in "ab"]
