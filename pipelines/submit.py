@@ -95,13 +95,16 @@ def _parser() -> Parser:
 def _submit(args: argparse.Namespace, config: Config) -> int:
     """Submits a new run, or resumes an earlier one. Returns the exit code.
 
-    With --dry-run it prints the request instead. Without --yes it asks before it sends it. The code
-    is 0 if nothing is sent, or if the run is submitted or, with --wait, has succeeded; 1 if it has
-    failed or was cancelled; 3 if its model is rejected, with --fail-on-reject.
+    With --dry-run it prints the request instead. Without --yes it asks before it sends it. A run
+    that has succeeded is not sent again unless keys of its evaluation change: its result is printed
+    instead. The code is 0 if nothing is sent, or if the run is submitted or, with --wait, has
+    succeeded; 1 if it has failed or was cancelled; 3 if the model of a run with a result is
+    rejected, with --fail-on-reject.
 
     Raises:
-      UserError: If a key is wrong, there is no run to resume or it goes on, a limit is used up,
-        Google Cloud refuses something, or there is no terminal to ask at.
+      UserError: If a key is wrong, there is no run to resume or it goes on, its evaluation is gone
+        or damaged, a limit is used up, Google Cloud refuses something, or there is no terminal to
+        ask at.
       ConnectionError: If Google Cloud does not answer.
     """
     if config.fail_on_reject and not args.wait:

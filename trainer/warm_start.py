@@ -35,8 +35,8 @@ _WEIGHT = re.compile(rf"variables/model\.S(.*){_VALUE}")
 def learnt_from(source: str) -> TrainedOn | None:
     """Returns the records that the source's weights were trained on.
 
-    They are in `trained_on.npz` of an exported model or of a job directory. Returns None if the
-    source has no such file, as if it is a `.keras` file.
+    They are in `trained_on.npz` of an exported model or of a job directory; for `best` of a job
+    directory, in that of the job. Returns None if there is no such file, as for a `.keras` file.
 
     Args:
       source: Value of `--init-from`.

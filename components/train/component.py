@@ -74,13 +74,15 @@ def plan(
 def train(cluster: str, worker_pool_specs: list[dict[str, Any]], train_args: list[str]) -> None:
     """Runs the worker pools, by default as processes of this machine.
 
-    Exits with the exit code of the job if that is not 0. If the job cannot be started, for example
-    because another one uses its directory, it raises a UserError.
-
     Args:
       cluster: The cluster file as JSON.
       worker_pool_specs: Output of the step `plan`.
       train_args: Flags of `components.train` that say on which back end, and how.
+
+    Raises:
+      SystemExit: With the exit code of the job, if that is not 0.
+      UserError: If the job cannot be started, for example because another one uses its directory.
+      ConnectionError: If a bucket, Google Cloud or Kubernetes does not answer.
     """
     import tempfile
 

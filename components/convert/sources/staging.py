@@ -163,7 +163,8 @@ class Staging:
         Blank lines are no rows. Errors name the file as `name`.
 
         Raises:
-          UserError: If a line is too long, or more rows are wrong than may be left out.
+          UserError: If a line is too long, or more rows are wrong than may be left out, those of
+            all files counted.
         """
         self._add_rows(read_json(path, self._schema), [*self._schema.columns], name)
 

@@ -206,7 +206,8 @@ def next_attempt(attempts: Sequence[Attempt], bounds: Bounds, num_earlier: int =
       of a limit are left; 143 after a cancellation; 75 if all choices have had a stockout in turn,
       or the last restart has had one; else that of the attempt after which none is allowed. None is
       allowed after a user error, a failure without a new checkpoint, three other ends in a row
-      without one (stockouts that try another choice do not count), or `max_restarts` restarts.
+      without one (stockouts that try another choice do not count), `max_restarts` restarts after
+      errors, or as many after preemptions (stockouts without a new checkpoint do not count).
     """
     new = attempts[num_earlier:]
     last = new[-1] if new else None

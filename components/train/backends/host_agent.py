@@ -35,8 +35,11 @@ def main(request: dict[str, Any]) -> int:
     The answer is a line on standard output: `training:` and a JSON object with `cores` (a number)
     and `gpus` (a list of ids).
 
+    While the replica runs, `stop` in standard input sends it SIGTERM. The end of standard input, or
+    10 s of silence there, kills it.
+
     Args:
-      request: Mapping with `path`, or with `command`, `env` and `cwd`.
+      request: Mapping with `path`, or with `command`, `env` (additional variables) and `cwd`.
 
     Returns:
       0 after an answer, or the replica's exit code, at most 254 (128+n if signal n killed it).
