@@ -27,8 +27,6 @@ def main():
             race(BENCHES[name](), args.repeats)
         except FileNotFoundError as error:
             print(f"  skipped: {error.filename} is not there")
-        except ModuleNotFoundError as error:
-            print(f"  skipped: {error.name} is not installed")
 
 
 if __name__ == "__main__":

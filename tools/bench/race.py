@@ -10,14 +10,13 @@ stands processor time, which other programs disturb less.
 import json
 import os
 import subprocess
-import sys
 import time
 from collections.abc import Callable, Mapping
 
 import numpy as np
 import psutil
 
-from tests.programs import start
+from tests.programs import start_python
 
 Lap = Callable[[], float]  # Runs once; returns its examples.
 Contestants = Callable[[], Mapping[str, Lap]]  # Prepares a race; the last is compared to.
@@ -29,11 +28,11 @@ class Child:
     The process makes what it needs before it is asked for a lap; see `tools.bench.serve`.
     """
 
-    def __init__(self, module, *args, python=sys.executable):
+    def __init__(self, module, *args):
         """Starts `python -m module args`."""
         env = {"TF_CPP_MIN_LOG_LEVEL": "3", "CUDA_VISIBLE_DEVICES": ""}
         streams = {"stdin": subprocess.PIPE, "stderr": None}
-        self._process = start(python, "-m", module, *args, env=env, **streams)
+        self._process = start_python("-m", module, *args, env=env, **streams)
 
     def __call__(self):
         """Runs a lap; returns its examples."""

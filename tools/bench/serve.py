@@ -1,4 +1,4 @@
-"""The other end of `race.Child`; it needs Python alone, as other environments have it too."""
+"""The other end of `race.Child`."""
 
 import json
 import sys

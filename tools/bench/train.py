@@ -1,18 +1,9 @@
-"""Training on one device: our step loop through our reader, against Keras `fit` and PyTorch.
-
-The races against PyTorch have one thread each. It is none of the project's dependencies, so they
-want a Python that has it: TORCH_PYTHON=PATH.
-"""
+"""Training on one device: our step loop through our reader, against Keras `fit`."""
 
 import functools
-import os
 
-import numpy as np
-
-from common.manifest import Manifest
 from tools.bench import data
 from tools.bench.race import Child, Contestants
-from trainer.data import records
 
 _STEPS = {"cnn": "150", "resnet": "10", "wide_deep": "1500"}
 _PLAIN = "--augment none --weight-decay 0"
@@ -32,20 +23,6 @@ def _keras(model, dataset, flags=_PLAIN):
     }
 
 
-def _torch():
-    if "TORCH_PYTHON" not in os.environ:
-        raise ModuleNotFoundError(name="PyTorch in a Python that TORCH_PYTHON names")
-    directory = data.dataset("cifar10")
-    npz = f"{directory}.npz"
-    columns = records.load(Manifest.load(directory), directory, "train")
-    np.savez(npz, **{name: column.numpy() for name, column in columns.items()})
-    words = ["tools.bench.torch_fit", npz, _STEPS["resnet"]]
-    return {
-        "ours, one thread": _child("ours", "resnet", "cifar10", f"{_RESNET44} --threads 1"),
-        "PyTorch, one thread": Child(*words, python=os.environ["TORCH_PYTHON"]),
-    }
-
-
 def _wide_deep():
     return {
         "ours": _child("ours", "wide_deep", "taxi"),
@@ -57,5 +34,4 @@ RACES: dict[str, Contestants] = {
     "train-cnn": functools.partial(_keras, "cnn", "mnist"),
     "train-resnet44": functools.partial(_keras, "resnet", "cifar10", _RESNET44),
     "train-wide-deep": _wide_deep,
-    "torch-resnet44": _torch,
 }
