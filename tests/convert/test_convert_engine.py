@@ -1,5 +1,6 @@
 import multiprocessing
 import os
+import signal
 import sys
 import time
 
@@ -8,6 +9,7 @@ import pytest
 
 from common.errors import UserError
 from components.convert import engine
+from tests.errors import user_error
 from tests.programs import run_python, start_python
 
 pytestmark = pytest.mark.cluster
@@ -65,6 +67,15 @@ for i in range(20):
 """
     printed = run_python("-c", code)
     assert printed.count("ended from outside, perhaps for want of memory") == 20
+
+
+def test_killed_last_process_is_noticed():
+    def end(task):
+        if task:
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    with user_error("ended from outside"):
+        list(engine.run(end, range(2), processes=2))
 
 
 def test_processes_end_with_their_parent():

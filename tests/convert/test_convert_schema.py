@@ -12,6 +12,7 @@ from components.convert.schema import TableSchema
 from components.convert.sources.tables import TableSource
 from tests.changed import changed
 from tests.errors import user_error
+from tests.programs import run_python
 
 GOOD = yaml.safe_load("""
 name: trips
@@ -80,6 +81,12 @@ def test_split_time_formats(read, text):
     assert schema.split.starts == {"test": 1706659200}
     assert schema.columns["at"].unit == "seconds since 1970-01-01 UTC"
     assert json.loads(json.dumps(schema.content)) == schema.content
+
+
+def test_time_without_zone_is_utc():
+    code = "from components.convert.schema import SplitRule as S; "
+    code += "print(S(time='t', test_from='1970-01-02').starts)"
+    assert run_python("-c", code, env={"TZ": "Asia/Tokyo"}) == "{'test': 86400}\n"
 
 
 @pytest.mark.parametrize("name", ["taxi", "taxi_cents"])

@@ -21,3 +21,8 @@ ANSWERED = {"instances": [[1], [2]], "output": "p", "answers": [[0.25], [0.5]]}
 def test_other_answers_are_user_error(response):
     with user_error(r"^m: its server does"):
         compare("m", lambda rows: response, ANSWERED)
+
+
+def test_rounding_is_no_other_answer():
+    near = {"predictions": [[0.25], [0.003]]}
+    compare("m", lambda rows: near, {**ANSWERED, "answers": [[0.25], [0.001]]})

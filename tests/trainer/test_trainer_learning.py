@@ -32,6 +32,12 @@ def test_weight_decay_default_follows_optimizer(flags, rate):
     assert learning.settings(dataclasses.replace(opts, weight_decay=0.0))["weight_decay"] == 0
 
 
+def test_adamw_decays_weights_once():
+    opts = options("--model cnn --optimizer adamw --weight-decay 0.5")
+    factor, _ = learning.decay(opts, keras.Sequential([keras.Input((3,)), L.Dense(2)]))
+    assert factor == 0
+
+
 def test_longer_job_keeps_first_schedule(images):
     opts = options("--train-steps 20")
     for first_start, horizon in (({}, 20), ({"horizon_steps": 10}, 10)):

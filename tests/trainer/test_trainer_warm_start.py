@@ -109,7 +109,7 @@ def test_unusable_source_is_error(tmp_path, make_model):
             warm_start.take(str(tmp_path / name), model)
 
 
-@pytest.mark.parametrize("name", ["split_seed", "validation_fraction"])
+@pytest.mark.parametrize("name", ["split_seed", "test_fraction", "validation_fraction"])
 def test_weights_of_another_split_are_refused(images, tmp_path, name):
     arguments = {**images.arguments, name: 1, "shards": 99}  # whose number decides nothing
     there = dataclasses.replace(images, arguments=arguments)

@@ -46,6 +46,7 @@ def test_images_of_several_sizes(tmp_path, capsys):
     exif = Image.Exif()
     exif[0x0112] = 6  # It is not applied.
     files = {**many(), "a/phone.jpg": encode_image(Image.new("RGB", (80, 70)), "JPEG", exif=exif)}
+    files["a/611.png"] = encode_image(Image.new("L", (80, 70)))  # By its hash it is the last one.
     opened = read(write_files(tmp_path, files))
     (image,) = opened.examples.inputs
     assert (image.encoding, image.shape) == ("image", (224, 224, 3))

@@ -90,3 +90,11 @@ def test_patch_of_pool_follows_common_one():
 def test_name_follows_job_directory():
     assert jobset_name("gs://b/jobs/a") == jobset_name("gs://b/jobs/a/") != jobset_name("gs://b/b")
     assert yaml.safe_load(yaml.safe_dump(planned(load_cluster(CLUSTERS[0]))))
+
+
+def test_volume_is_mounted_at_two_paths():
+    mounts = [{"name": "mine", "mountPath": path} for path in ("/a", "/b")]
+    pod = {"spec": {"containers": [{"name": "trainer", "volumeMounts": mounts}]}}
+    cluster = Cluster.read({"strategy": "one_device", "chief": {}, "pod_template": pod})
+    [(_, _, container)] = containers(planned(cluster, claim="c:/mnt/data"))
+    assert container["volumeMounts"][-2:] == mounts

@@ -1,3 +1,8 @@
+import signal
+import subprocess
+
+from train_fakes import wait_until
+
 from components.train.supervision.health import Patience, Vitals
 
 LIMITS = Patience(start_s=100, silence_s={"training": 10, "starting": 50}, stopped_s=5)
@@ -26,3 +31,15 @@ def test_silence_is_judged_by_phase(tmp_path):
     silent.read(1100.0)
     assert silent.frozen(1100.0, LIMITS, reports=True) == "not up after 100 s"
     assert not silent.frozen(9999.0, LIMITS, reports=False)
+
+
+def test_stopped_process_is_frozen_after_limit():
+    with subprocess.Popen(["sleep", "60"]) as process:
+        status = Vitals("no status", process.pid, 1000.0)
+        process.send_signal(signal.SIGSTOP)
+        wait_until(lambda: status.stopped)
+        status.read(1000.0)
+        status.read(1004.0)
+        assert not status.frozen(1004.0, LIMITS, reports=False)
+        assert status.frozen(1005.0, LIMITS, reports=False) == "stopped for 5 s"
+        process.kill()

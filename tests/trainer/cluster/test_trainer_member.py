@@ -20,7 +20,7 @@ def tf_config(cluster, role, index=0):
     [
         ({"TF_CONFIG": "{"}, "TF_CONFIG: it cannot be '{': Invalid JSON"),
         (tf_config({"chief": CHIEF}, "boss"), "'boss' is none of master, chief, worker, ps"),
-        (tf_config({"chief": CHIEF}, "worker", 2), "worker/2 is not in the cluster"),
+        (tf_config({"chief": CHIEF}, "chief", 1), "chief/1 is not in the cluster"),
         (tf_config({"chief": ["c"]}, "chief"), r"cluster\.chief\.0 cannot be 'c'"),
     ],
 )

@@ -64,6 +64,10 @@ def test_newest_checkpoints_are_kept(tmp_path, state):
     assert tf.train.latest_checkpoint(str(tmp_path / "checkpoints")).endswith("ckpt-30")
     assert chief(tmp_path, state, 2).restore() == 30
     assert np.unique(state.model.get_weights()[0]) == [30]
+    for file in tmp_path.glob("checkpoints/ckpt-30.data-*"):
+        file.write_bytes(b"")
+    save(checkpoints, 21, 22)
+    assert checkpoints.steps() == [21, 22, 30]
     for file in tmp_path.glob("checkpoints/*.data-*"):
         file.write_bytes(b"")
     with pytest.raises(OSError, match="none of the checkpoints"):
