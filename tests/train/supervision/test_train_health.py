@@ -40,6 +40,6 @@ def test_stopped_process_is_frozen_after_limit():
         wait_until(lambda: status.stopped)
         status.read(1000.0)
         status.read(1004.0)
-        assert not status.frozen(1004.0, LIMITS, reports=False)
-        assert status.frozen(1005.0, LIMITS, reports=False) == "stopped for 5 s"
         process.kill()
+    assert not status.frozen(1004.0, LIMITS, reports=False)
+    assert status.frozen(1005.0, LIMITS, reports=False) == "stopped for 5 s"
