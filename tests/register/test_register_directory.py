@@ -81,3 +81,9 @@ def test_number_of_lost_version_is_taken(root, model, registry):
         registry.register("m", model, {})
     (root / "m/2").rename(root / "lost")
     assert registry.register("m", model, {}) == "3"
+
+
+def test_number_of_deleted_version_stays_taken(model, registry):
+    assert [registry.register("m", model, {}) for _ in range(2)] == ["1", "2"]
+    registry.delete("m", "2")
+    assert registry.register("m", model, {}) == "3"
