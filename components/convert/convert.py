@@ -86,7 +86,8 @@ def convert(options: Options, beam: Sequence[str] | None = None) -> Manifest:
 def _plan(options: Options, source: Source) -> str:
     """Returns the SHA-256 (hexadecimal) of what decides the content of the shards.
 
-    Of the files, these are all that a listing tells, such as path, size and time of change.
+    Of the source's files, these are path, size, version and time of change. Other facts of an
+    object in a bucket, such as when its metadata were changed, decide nothing.
 
     Raises:
       UserError: If the source has no such files, or something in it cannot be listed.
@@ -96,7 +97,10 @@ def _plan(options: Options, source: Source) -> str:
         "format_version": FORMAT_VERSION,
         "arguments": options.arguments,
         "schema": sha256_of(source.schema) if source.schema else "",
-        "files": [*map(dataclasses.astuple, source.files(options.source))],
+        "files": [
+            (file.path, file.num_bytes, file.version, file.changed_ns)
+            for file in source.files(options.source)
+        ],
     }
     return hashlib.sha256(json.dumps(plan).encode()).hexdigest()
 

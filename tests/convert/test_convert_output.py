@@ -15,6 +15,7 @@ from components.convert import convert as convert_module
 from components.convert import output
 from components.convert.convert import convert
 from components.convert.options import Options
+from components.convert.sources.arrays import IdxSource
 from tests.errors import user_error
 from tests.programs import ended, start_python
 
@@ -77,6 +78,16 @@ def test_convert_again_changes_nothing(idx, tmp_path, capsys, fails):
     with user_error("made with another source or schema;"):
         convert(idx)
     assert stamps() == before
+
+
+def test_changed_metadata_are_no_other_source(idx, monkeypatch):
+    manifest, files = convert(idx), IdxSource.files
+
+    def touched(source, paths):
+        return [dataclasses.replace(file, updated_s=1.0) for file in files(source, paths)]
+
+    monkeypatch.setattr(IdxSource, "files", touched)
+    assert convert(idx) == manifest
 
 
 def test_lost_manifest_is_named(tmp_path, fails):
