@@ -199,8 +199,7 @@ class _ArraySource(Source):
         """
         parts, arrays = dict[str, _Part](), dict[str, list[_Array]]()
         for file in self.files(paths):
-            copy = os.path.join(opening.directory, os.path.basename(file.path))
-            plain = require_file(plain_path(file, copy))
+            plain = require_file(plain_path(file, opening.directory))
             part = _Part(origin=file.path, file=plain, num_bytes=plain.num_bytes)
             name = _name(file.path)
             is_plain = any(name in names for names in self.files_of.values())

@@ -172,8 +172,7 @@ def _plain_files(files: Sequence[File], directory: str) -> Iterator[tuple[File, 
     """
 
     def path_of(i: int) -> str:
-        # The names of folders stay, since they may give columns.
-        return plain_path(files[i], f"{directory}/unpacked-{i}{os.path.abspath(files[i].path)}")
+        return plain_path(files[i], f"{directory}/unpacked-{i}")
 
     for first in range(0, len(files), MAX_THREADS):
         batch = range(first, min(first + MAX_THREADS, len(files)))

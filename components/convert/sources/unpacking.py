@@ -1,11 +1,10 @@
 """Unpacks files, and copies them from buckets, to plain files of this machine.
 
-    path = plain_path(file, "work/trips.csv")
+    path = plain_path(file, "work")
 
 Files may be packed with gzip, xz or zstd, which their first bytes tell.
 """
 
-import contextlib
 import gzip
 import io
 import lzma
@@ -35,34 +34,16 @@ _OPENERS: dict[bytes, Any] = {
 }
 
 
-@contextlib.contextmanager
-def unpacked(file: File, stop: int | None = None) -> Iterator[Any]:
-    """Yields a stream of a file's content, unpacked if it is packed.
-
-    Args:
-      file: The file.
-      stop: Offset up to which a file in a bucket is read ahead, by default its end.
-
-    Raises:
-      UserError: If the file cannot be read or is damaged, even if that shows only in the block.
-      ConnectionError: If a store does not answer, likewise.
-    """
-    try:
-        with readable(file.path), open_file(file, stop=stop) as raw:
-            yield _OPENERS.get(raw.peek(3)[:3], lambda plain: plain)(raw)
-    except (zlib.error, lzma.LZMAError, EOFError) as error:
-        raise UserError(f"{file.path}: cannot be read ({error})") from None
-
-
-def plain_path(file: File, path: str) -> str:
+def plain_path(file: File, folder: str) -> str:
     """Returns the path of a plain file of this machine with the content of a file.
 
     Args:
       file: The file, which may be packed or in a bucket.
-      path: Path of this machine for a copy, if one is needed.
+      folder: Folder of this machine for a copy, if one is needed. The copy lies in it below all
+        folders of the file's path, whose names may mean something, and has its name.
 
     Returns:
-      The path of the file itself if it is plain and on this machine; else `path`.
+      The path of the file itself if it is plain and on this machine; else that of the copy.
 
     Raises:
       UserError: If the file cannot be read or is damaged, or the copy cannot be written.
@@ -72,6 +53,7 @@ def plain_path(file: File, path: str) -> str:
         with readable(file.path), open_file(file, stop=3) as raw:
             if raw.read(3) not in _OPENERS:
                 return file.path
+    path = f"{folder}{os.path.abspath(file.path)}"
     with writable(path):
         os.makedirs(os.path.dirname(path), exist_ok=True)
         with open(path, "wb") as copy:
@@ -80,6 +62,14 @@ def plain_path(file: File, path: str) -> str:
 
 
 def _chunks(file: File) -> Iterator[bytes]:
-    with unpacked(file) as content:
-        while chunk := content.read(_CHUNK_BYTES):
-            yield chunk
+    """Yields the content of a file, unpacked if it is packed.
+
+    Raises what `plain_path` raises of the file.
+    """
+    try:
+        with readable(file.path), open_file(file) as raw:
+            content = _OPENERS.get(raw.peek(3)[:3], lambda plain: plain)(raw)
+            while chunk := content.read(_CHUNK_BYTES):
+                yield chunk
+    except (zlib.error, lzma.LZMAError, EOFError) as error:
+        raise UserError(f"{file.path}: cannot be read ({error})") from None

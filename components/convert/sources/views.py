@@ -7,7 +7,6 @@ Files that are packed or in a bucket are copied to the folder first.
 """
 
 import contextlib
-import os
 from collections.abc import Iterator, Sequence
 
 import duckdb
@@ -47,11 +46,7 @@ def create_view(
       UserError: If a file cannot be read, or is no CSV file with different names in its header.
       duckdb.Error: If a file is not of this kind.
     """
-    # The names of folders stay, since they may give columns.
-    paths = [
-        plain_path(file, f"{folder}/{i}{os.path.abspath(file.path)}")
-        for i, file in enumerate(files)
-    ]
+    paths = [plain_path(file, folder) for file in files]
     if dataset != "csv":
         # With these formats, dates that are not as in ISO 8601 stay texts.
         table = (
