@@ -186,7 +186,7 @@ def split_words(flag: str, text: str) -> list[str]:
     """Returns the words of a command line, as a shell splits it.
 
     Args:
-      flag: Flag that gives the command line, such as `--command`, for the message.
+      flag: Flag or key that gives the command line, such as `--command`, for the message.
       text: The command line.
 
     Raises:

@@ -6,7 +6,6 @@ volume that every step mounts, with the registry, or in a bucket, with Vertex AI
 
 import dataclasses
 import json
-import shlex
 import time
 import warnings
 
@@ -15,7 +14,7 @@ import kfp_server_api
 import urllib3
 
 from common import documents
-from common.cli import Flags, as_list, flag
+from common.cli import Flags, as_list, flag, split_words
 from common.container_engine import DEFAULT_IMAGE
 from common.errors import UserError
 from components.train.backends.job_settings import JobSettings, matching, new_name
@@ -110,7 +109,7 @@ def submit(config: Config, *, wait: bool, dry_run: bool) -> int:
         "job_dir": config.job_dir or f"{shared}/runs/{name}/job",
         "dataset_dir": f"{shared}/datasets",
         "registry": registry,
-        "train_args": [*launcher, *shlex.split(config.train_args)],
+        "train_args": [*launcher, *split_words("train_args", config.train_args)],
     }
     if dry_run:
         print(json.dumps(values, indent=2))

@@ -85,6 +85,7 @@ def test_bucket_replaces_claim(monkeypatch, capsys):
     [
         ([], UserError, "--claim is missing"),
         (["--list", "--claim=a:/a", "--bucket=gs://a"], UserError, "list, bucket: no use with"),
+        (["--claim=a:/a", "--set=train_args=a 'b"], UserError, 'train_args "a \'b": No closing'),
         (["--claim=a:/a", "--set=kfp_client=[b=c]"], UserError, "unexpected keyword argument 'b'"),
         (["--claim=a:/a"], ConnectionError, "--kfp-host http://localhost:1: "),
     ],
