@@ -372,6 +372,20 @@ class Manifest:
                 f"{directory}: no {FILE}, so this is no finished dataset (make one with "
                 "components.convert)"
             )
+        return cls.parse(text, path)
+
+    @classmethod
+    def parse(cls, text: bytes, path: str | os.PathLike[str]) -> Self:
+        """Returns the manifest with this content of `manifest.json`.
+
+        Args:
+          text: The content.
+          path: Path of the file, for messages.
+
+        Raises:
+          UserError: If it has another format version or other content than the program writes, or
+            was edited.
+        """
         with reading(path, "convert the dataset again"):
             raw = documents.parse_json(text)
             if raw["format_version"] != FORMAT_VERSION:

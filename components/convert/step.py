@@ -132,10 +132,11 @@ def ready(directory: str) -> Manifest | None:
     """
     folders, files = list_folder(directory)
     num_bytes = {os.path.basename(file.path): file.num_bytes for file in files}
-    # `Manifest.load` reports what cannot be read as it does what is damaged, which is deleted.
-    read_bytes(f"{directory}/{FILE}")
+    path = f"{directory}/{FILE}"
+    # Only a damaged manifest is a reason to delete, not one that cannot be read.
+    text = read_bytes(path) or b""
     with contextlib.suppress(UserError):
-        manifest = Manifest.load(directory)
+        manifest = Manifest.parse(text, path)
         if output.PAGE in num_bytes and all(
             num_bytes.get(shard.file) == shard.bytes for shard in manifest.shards
         ):
