@@ -38,6 +38,7 @@ Paths = str | Sequence[str] | None  # What `--source` gives: a path, several, or
 _WIDTH = 200  # Most characters of a list of names in a printed line.
 # Without `--shards`, small data make pieces of this size, and larger data about this many pieces.
 _MIN_PIECE_BYTES, _USUAL_PIECES = 4_000_000, 16
+SHARD_BYTES = 128_000_000  # Approximate largest size of a piece without `--shards`.
 _STRING_BYTES = 1 << 24  # Largest size of a string.
 
 
@@ -99,7 +100,6 @@ class Opening:
         and staged tables. They stay until the dataset is finished.
       splits: Rule by which records are drawn for splits.
       shards: Number of training shards that was asked for; None to choose it by size.
-      shard_bytes: Approximate largest size of a shard, in bytes of the source, without `shards`.
       map: Returns `[function(task) for task in tasks]`, computed in several processes. The function
         may be a closure.
     """
@@ -107,7 +107,6 @@ class Opening:
     directory: str
     splits: Splits
     shards: int | None = None
-    shard_bytes: int = 128_000_000
     map: Callable[[Callable[[Any], Any], Sequence[Any]], list[Any]] = lambda function, tasks: [
         *map(function, tasks)
     ]
@@ -120,7 +119,7 @@ class Opening:
         The pieces of a split differ by at most one record, and none is empty. With `shards`, the
         training split gets that many pieces, and other splits get as many in proportion to their
         bytes. Without it, small data make few pieces, larger data at least 16, and no piece has
-        many more bytes than `shard_bytes`. A split has no more pieces than records.
+        many more bytes than `SHARD_BYTES`. A split has no more pieces than records.
 
         Args:
           num_records: Number of records, by split.
@@ -132,7 +131,7 @@ class Opening:
         # Without bytes for training a conversion fails later, with a message.
         per_byte = (self.shards or 0) / (num_bytes["train"] or math.inf)
         usual = max(_MIN_PIECE_BYTES, sum(num_bytes.values()) // _USUAL_PIECES)
-        most = min(self.shard_bytes, usual)
+        most = min(SHARD_BYTES, usual)
         pieces = []
         for split, size in num_bytes.items():
             total = num_records[split]

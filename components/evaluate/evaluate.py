@@ -82,7 +82,8 @@ def evaluate(options: Options) -> dict[str, Any]:
             f"judged by the {len(labels):,} of {len(chosen):,} records of {split} that it was not "
             "trained on"
         )
-    trained = done.load(os.path.dirname(model_dir.rstrip("/")))
+    job_dir = os.path.dirname(model_dir.rstrip("/"))
+    trained = done.load(job_dir)
     learnt, accuracy = getattr(trained, "accuracy", None), metrics.get("accuracy")
     if learnt and accuracy is not None and learnt - accuracy > _GAP:
         notes.append(
@@ -121,8 +122,6 @@ def evaluate(options: Options) -> dict[str, Any]:
     directory = epath.Path(options.output)
     with writable(directory):
         directory.mkdir(parents=True, exist_ok=True)
-        write_text(
-            directory / REPORT, report.page(evaluation, os.path.dirname(model_dir.rstrip("/")))
-        )
+        write_text(directory / REPORT, report.page(evaluation, job_dir))
         write_text(directory / FILE, json.dumps(evaluation, indent=1, allow_nan=False) + "\n")
     return evaluation

@@ -1,7 +1,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from components.convert.source import Opening
+from components.convert.source import SHARD_BYTES, Opening
 from components.convert.splits import Splits
 
 BYTES = st.dictionaries(st.sampled_from(["test", "validation"]), st.integers(0, 10**9))
@@ -19,4 +19,4 @@ def test_pieces_cover_each_record_once(train, others, shards, count):
         assert [i for part in parts for i in range(*part)] == list(range(count))
     for piece in pieces if not shards else ():
         record_bytes = num_bytes[piece.split] / count
-        assert piece.num_bytes <= opening.shard_bytes + record_bytes
+        assert piece.num_bytes <= SHARD_BYTES + record_bytes
