@@ -1,4 +1,4 @@
-"""What the compiled specs promise, and no run of a test shows."""
+"""Promises of the compiled specs that no run of a test shows."""
 
 import yaml
 

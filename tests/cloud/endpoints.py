@@ -53,9 +53,9 @@ class Endpoints(Collection):
     def update(self, request):
         """Changes the traffic, which is all that a client here changes."""
         endpoint, mask = self.get(request), request.query.get("updateMask")
-        asked = parsed(v1.Endpoint, request, display_name=endpoint.display_name)
+        sent = parsed(v1.Endpoint, request, display_name=endpoint.display_name)
         require(mask in ("trafficSplit", "traffic_split"), f"update_mask {mask!r}")
-        _split(endpoint, endpoint.deployed_models, asked.traffic_split)
+        _split(endpoint, endpoint.deployed_models, sent.traffic_split)
         return endpoint
 
     def delete(self, request):
@@ -66,24 +66,24 @@ class Endpoints(Collection):
 
     def deploy(self, request):
         endpoint = self.get(request)
-        asked = parsed(v1.DeployModelRequest, request, endpoint=endpoint.name)
-        deployed = asked.deployed_model
+        sent = parsed(v1.DeployModelRequest, request, endpoint=endpoint.name)
+        deployed = sent.deployed_model
         model = self._models.find(deployed.model)
         deployed.id, deployed.create_time = str(next(self._ids)), now()
         deployed.model_version_id = model.version_id
-        split = {deployed.id if key == "0" else key: n for key, n in asked.traffic_split.items()}
+        split = {deployed.id if key == "0" else key: n for key, n in sent.traffic_split.items()}
         self._servers[deployed.id] = self.start(model)
         _split(endpoint, [*endpoint.deployed_models, deployed], split or endpoint.traffic_split)
         return operation(endpoint.name, v1.DeployModelResponse(deployed_model=deployed))
 
     def undeploy(self, request):
         endpoint = self.get(request)
-        asked = parsed(v1.UndeployModelRequest, request, endpoint=endpoint.name)
-        gone = asked.deployed_model_id
+        sent = parsed(v1.UndeployModelRequest, request, endpoint=endpoint.name)
+        gone = sent.deployed_model_id
         others = [each for each in endpoint.deployed_models if each.id != gone]
         if len(others) == len(endpoint.deployed_models):
             raise exceptions.NotFound(f"deployed model {gone}")
-        split = dict(asked.traffic_split or endpoint.traffic_split)
+        split = dict(sent.traffic_split or endpoint.traffic_split)
         if split.pop(gone, 0) and others:
             raise exceptions.FailedPrecondition(f"deployed model {gone} has traffic")
         _split(endpoint, others, split if others else {})

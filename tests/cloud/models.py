@@ -32,13 +32,11 @@ class Models:
 
     def upload(self, request):
         """Adds a model, by `modelId` if that is given, or a version of `parentModel`."""
-        asked = v1.UploadModelRequest.from_json(request.body, ignore_unknown_fields=False)
-        model = asked.model
-        model.name = (
-            asked.parent_model or f"{resource(request)}/{asked.model_id or next(self._ids)}"
-        )
+        sent = v1.UploadModelRequest.from_json(request.body, ignore_unknown_fields=False)
+        model = sent.model
+        model.name = sent.parent_model or f"{resource(request)}/{sent.model_id or next(self._ids)}"
         check(model, request.path)
-        if asked.parent_model:
+        if sent.parent_model:
             versions = self._of(model.name)
         elif model.name in self.versions:
             raise exceptions.AlreadyExists(model.name)
@@ -73,8 +71,8 @@ class Models:
     def merge_aliases(self, request):
         """Adds aliases to a version, taking them from others; `-alias` removes one."""
         model = self.get(request)
-        asked = parsed(v1.MergeVersionAliasesRequest, request, name=model.name)
-        self._move(model, asked.version_aliases)
+        sent = parsed(v1.MergeVersionAliasesRequest, request, name=model.name)
+        self._move(model, sent.version_aliases)
         return model
 
     def delete_version(self, request):

@@ -44,10 +44,10 @@ def test_containers_give_weights_of_processes(image, tmp_path):
     before, folder = engine_state(image), tmp_path / "docker"
     files = trips.write(tmp_path)
     table = " ".join(f"--{name}={path}" for name, path in files.items())
-    there = trained_weights(folder, f"{table} --runner docker --image {image}")
+    in_containers = trained_weights(folder, f"{table} --runner docker --image {image}")
     nothing_more(before, image)
     assert {path.stat().st_uid for path in folder.rglob("*")} == {os.getuid()}
-    assert len(there) >= 4 and there == trained_weights(tmp_path / "process", table)
+    assert len(in_containers) >= 4 and in_containers == trained_weights(tmp_path / "process", table)
 
 
 @pytest.mark.parametrize("end", [signal.SIGTERM, signal.SIGKILL])

@@ -238,8 +238,10 @@ def test_local_server_ends_with_its_owner(serving, slow_model):
         subprocess.Popen(["sleep", "600"]) as owner,
         serving("slow", *here, PIPELINE_OWNER_PID=str(owner.pid)) as server,
     ):
-        held = [each for each in psutil.net_connections("tcp") if each.pid == server.process.pid]
-        assert [each.laddr.ip for each in held if each.status == "LISTEN"] == ["127.0.0.1"]
+        connections = [
+            each for each in psutil.net_connections("tcp") if each.pid == server.process.pid
+        ]
+        assert [each.laddr.ip for each in connections if each.status == "LISTEN"] == ["127.0.0.1"]
         owner.kill()
         owner.wait()
         assert server.process.wait(timeout=30) == -signal.SIGKILL

@@ -53,9 +53,9 @@ def test_request_equals_reviewed_one():
 
 
 def test_knob_file_has_all_keys():
-    known = yaml.safe_load(CONFIG.read_text())
+    config = yaml.safe_load(CONFIG.read_text())
     options = (*dataclasses.fields(CloudOptions), *dataclasses.fields(JobSettings))
-    assert {field.name for field in options} <= known.keys()
+    assert {field.name for field in options} <= config.keys()
 
 
 if __name__ == "__main__":
